@@ -1,0 +1,1 @@
+//! Penstock's client library and pftp, the parallel FTP session.

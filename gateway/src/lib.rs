@@ -1,0 +1,1 @@
+//! Penstock's gateway: doors, sessions, planning and HSM services; holds no file data.

@@ -1,0 +1,1 @@
+//! Penstock's mover: disk volumes, tape drives and data channels; bytes in, bytes out.

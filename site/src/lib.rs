@@ -1,0 +1,1 @@
+//! Assembles Penstock's gateway and movers into one program: serve, gateway, mover, admin, demo.

@@ -1,0 +1,1 @@
+//! Penstock end to end: interoperability, faults, documentation and layering.
