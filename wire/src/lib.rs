@@ -11,3 +11,4 @@
 pub mod checksum;
 pub mod extent;
 pub mod id;
+pub mod mover;
