@@ -75,15 +75,15 @@ pub enum Security {
 pub enum TlsSide {
     /// The server, whoever connected: RFC 4217 section 7, the FTP client is always the TLS client.
     Server,
-    /// The side that connects is the client: GridFTP's rule, and that of movers among themselves.
+    /// The side that connects is the client: GridFTP's rule, and that of a site's processes among themselves.
     ByConnection,
 }
 
 /// Whom the mover must find at the other end of a TLS connection.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum PeerCheck {
-    /// Another mover of this site, by its certificate of the site's CA.
-    SiteMover,
+    /// Another process of this site, a mover or a gateway, by its certificate of the site's CA.
+    Site,
     /// A trusted certificate whose end-entity subject is this one (`/C=…/CN=…`).
     Subject(String),
     /// As [`PeerCheck::Subject`], but a peer without a certificate is let in: FTP clients that show theirs on the
