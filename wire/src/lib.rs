@@ -3,11 +3,13 @@
 //! Pure: no tokio, no sqlx, no clock, no I/O. Gateway, mover and client meet only here, so that each can run on
 //! another host, in another version, or in a simulation.
 //!
+//! - [`admin`]: bodies of the admin door.
 //! - [`id`]: identifiers of everything that has one.
 //! - [`extent`]: byte ranges, extents and coverage: all offset arithmetic of the project.
 //! - [`checksum`]: the sums Penstock keeps, and how the sums of parts make the sum of the whole.
 //! - [`mover`]: the conversation between a gateway and a mover.
 
+pub mod admin;
 pub mod checksum;
 pub mod extent;
 pub mod id;

@@ -1,0 +1,105 @@
+//! Accounts, groups, quotas and certificate subjects.
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::{AccountName, GroupName};
+
+/// An account.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct User {
+    /// Its name.
+    pub account: AccountName,
+    /// Its groups, the primary one first.
+    pub groups: Vec<GroupName>,
+    /// Whether it may use the admin door and passes every permission check.
+    pub admin: bool,
+    /// Whether it may log in.
+    pub enabled: bool,
+    /// Where its sessions begin.
+    pub home: String,
+    /// Its share of the recall queue against others', 1 to 1000.
+    pub share: u32,
+    /// Certificate subjects that log in as it.
+    #[serde(default)]
+    pub subjects: Vec<String>,
+}
+
+/// An account to make or change; what is absent stays as it is, or takes its default.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct NewUser {
+    /// Its groups, the primary one first; a group of its own name if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub groups: Option<Vec<GroupName>>,
+    /// Whether it may use the admin door.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub admin: Option<bool>,
+    /// Whether it may log in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub enabled: Option<bool>,
+    /// Where its sessions begin; made if it is not there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub home: Option<String>,
+    /// Its share of the recall queue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share: Option<u32>,
+    /// Certificate subjects (`/C=…/CN=…`) that log in as it, besides those there are.
+    #[serde(default)]
+    pub subjects: Vec<String>,
+}
+
+/// A group.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Group {
+    /// Its name.
+    pub group: GroupName,
+    /// Its accounts.
+    pub members: Vec<AccountName>,
+}
+
+/// Who shall be in a group: the whole list.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct NewGroup {
+    /// Its accounts.
+    #[serde(default)]
+    pub members: Vec<AccountName>,
+}
+
+/// What an account may use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Limits {
+    /// Bytes; without limit if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    /// Files; without limit if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<u64>,
+}
+
+/// What an account may use, and uses.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Quota {
+    /// Whose.
+    pub account: AccountName,
+    /// The limits.
+    pub limits: Limits,
+    /// Bytes used.
+    pub used_bytes: u64,
+    /// Files used.
+    pub used_files: u64,
+}
+
+/// A certificate subject, in the form `/C=…/CN=…`.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Subject {
+    /// The subject.
+    pub subject: String,
+}
+
+/// Which account a certificate subject logs in as.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Map {
+    /// The subject.
+    pub subject: String,
+    /// The account.
+    pub account: AccountName,
+}
