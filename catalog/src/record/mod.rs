@@ -1,0 +1,27 @@
+//! What the catalogue keeps, as plain values: no behaviour beyond what a value can say of itself.
+
+pub mod account;
+pub mod bitfile;
+pub mod name;
+pub mod policy;
+pub mod stats;
+pub mod volume;
+pub mod work;
+
+pub use account::{Account, Mapping, NewAccount, QuotaSubject, Usage};
+pub use bitfile::{
+    Base, Bitfile, Copy, DISK_COPY, Expected, Located, NewFile, NewPartial, Partial, Pin, Published, PurgeCandidate,
+    Purged, Segment,
+};
+pub use name::{
+    AttributeChange, Content, DeletedFile, Entry, FileInfo, Leaf, Listing, MAX_PAGE, NewDirectory, Page, ROOT, Rename,
+    Residency, Resolved, Twins, Walked,
+};
+pub use policy::{ClassOfService, Hierarchy, MediumKind, Policies, StorageClass, TapeRead};
+pub use stats::{COUNT_LIMIT, QueueLength, Reclaimed, Statistics, VolumeFile};
+pub use volume::{AppendWish, Home, Medium, NewVolume, TapePosition, Volume, VolumeState};
+pub use work::{
+    AfterFailure, CatalogRefusal, Claim, ContainerRecorded, Fence, Holder, Lease, NewRequest, NewWork, PoolDemand,
+    RequestFilter, RequestState, StageDemand, StageRecorded, StageRequest, Staged, Subject, Ticket, WorkFailure,
+    WorkItem, WorkKind, WrittenContainer, WrittenMember,
+};
