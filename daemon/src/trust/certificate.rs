@@ -1,0 +1,223 @@
+//! One parsed certificate and the questions the rules ask of it.
+//!
+//! Owns nothing: borrows the DER. Pure. Never panics on bytes from a peer.
+
+use rustls::crypto::WebPkiSupportedAlgorithms;
+use rustls_pki_types::{CertificateDer, SubjectPublicKeyInfoDer, UnixTime};
+use x509_parser::asn1_rs::{Any, FromDer, Oid};
+use x509_parser::certificate::X509Certificate;
+use x509_parser::extensions::{GeneralName, ParsedExtension, X509Extension};
+use x509_parser::oid_registry;
+use x509_parser::public_key::PublicKey;
+use x509_parser::x509::{AlgorithmIdentifier, X509Name};
+
+use super::dn::{Attribute, Dn};
+use super::error::{Kind, TrustError, seconds, timestamp};
+
+/// A certificate of the chain that is being judged.
+pub(crate) struct Certificate<'a> {
+    pub(super) der: &'a CertificateDer<'a>,
+    pub(crate) x509: X509Certificate<'a>,
+}
+
+impl<'a> Certificate<'a> {
+    /// Reads all of `der`; bytes after the certificate are an error. `position` counts from 1.
+    pub(crate) fn parse(der: &'a CertificateDer<'a>, position: usize) -> Result<Self, TrustError> {
+        let malformed = |reason: String| TrustError::Malformed { position, reason };
+        let (rest, x509) =
+            X509Certificate::from_der(der).map_err(|error| malformed(error.to_string()))?;
+        if !rest.is_empty() {
+            return Err(malformed(format!("{} bytes follow it", rest.len())));
+        }
+        if x509.signature_algorithm != x509.tbs_certificate.signature {
+            return Err(malformed("its two signature algorithms differ".to_owned()));
+        }
+        // The parser keeps an extension it cannot read, and leaves that to us.
+        if let Some(bad) = x509.extensions().iter().find(|e| {
+            e.critical && matches!(e.parsed_extension(), ParsedExtension::ParseError { .. })
+        }) {
+            return Err(malformed(format!(
+                "its critical extension {} does not decode",
+                bad.oid
+            )));
+        }
+        x509.extensions_map()
+            .map_err(|_| malformed("an extension occurs twice".to_owned()))?;
+        Ok(Self { der, x509 })
+    }
+
+    /// The subject, for messages only.
+    pub(crate) fn name(&self) -> String {
+        Dn::display_of(self.x509.subject())
+    }
+
+    /// The issuer, for messages only.
+    pub(super) fn issuer_name(&self) -> String {
+        Dn::display_of(self.x509.issuer())
+    }
+
+    /// The subject, for decisions: an empty or ambiguous one is refused.
+    pub(super) fn attributes(&self) -> Result<Vec<Attribute>, TrustError> {
+        let refused = |reason: String| TrustError::Refused {
+            subject: self.name(),
+            reason,
+        };
+        let attributes =
+            Dn::attributes_of(self.x509.subject()).map_err(|error| refused(error.to_string()))?;
+        if attributes.is_empty() {
+            Err(refused("it has no subject name".to_owned()))
+        } else {
+            Ok(attributes)
+        }
+    }
+
+    pub(super) fn check_validity(&self, what: Kind, now: UnixTime) -> Result<(), TrustError> {
+        let validity = self.x509.validity();
+        let (from, until) = (
+            validity.not_before.timestamp(),
+            validity.not_after.timestamp(),
+        );
+        if seconds(now) > until {
+            return Err(TrustError::Expired {
+                what,
+                subject: self.name(),
+                at: timestamp(until),
+            });
+        }
+        if seconds(now) < from {
+            return Err(TrustError::NotYetValid {
+                what,
+                subject: self.name(),
+                from: timestamp(from),
+            });
+        }
+        Ok(())
+    }
+
+    /// Seconds since the epoch after which it is worthless.
+    pub(crate) fn not_after(&self) -> i64 {
+        self.x509.validity().not_after.timestamp()
+    }
+
+    pub(super) fn extension(&self, oid: &Oid<'_>) -> Option<&X509Extension<'a>> {
+        self.x509
+            .extensions()
+            .iter()
+            .find(|extension| extension.oid == *oid)
+    }
+
+    /// CA:TRUE, and keyCertSign where there is a key usage (RFC 5280 §4.2.1.3, §4.2.1.9).
+    pub(super) fn may_issue(&self) -> bool {
+        self.claims_authority()
+            && !matches!(self.x509.key_usage(), Ok(Some(usage)) if !usage.value.key_cert_sign())
+    }
+
+    pub(super) fn claims_authority(&self) -> bool {
+        matches!(self.x509.basic_constraints(), Ok(Some(constraints)) if constraints.value.ca)
+    }
+
+    /// Whether its key may make signatures that are not on certificates; yes where nothing is said.
+    pub(super) fn may_sign(&self) -> bool {
+        !matches!(self.x509.key_usage(), Ok(Some(usage)) if !usage.value.digital_signature())
+    }
+
+    /// The DER of its public key, with the outer SEQUENCE.
+    pub(crate) fn spki(&self) -> &'a [u8] {
+        self.x509.tbs_certificate.subject_pki.raw
+    }
+
+    pub(super) fn has_short_rsa_key(&self) -> bool {
+        matches!(self.x509.public_key().parsed(), Ok(PublicKey::RSA(key)) if key.key_size() < 2048)
+    }
+
+    /// Whether the key in `spki` made this certificate's signature.
+    pub(super) fn is_signed_by(&self, spki: &[u8], algorithms: &WebPkiSupportedAlgorithms) -> bool {
+        let x509 = &self.x509;
+        signature_holds(
+            spki,
+            algorithms,
+            &x509.signature_algorithm,
+            x509.tbs_certificate.as_ref(),
+            &x509.signature_value.data,
+        )
+    }
+
+    /// The host names and addresses it is for, as texts.
+    pub(super) fn hosts(&self) -> Vec<String> {
+        let Ok(Some(names)) = self.x509.subject_alternative_name() else {
+            return Vec::new();
+        };
+        names
+            .value
+            .general_names
+            .iter()
+            .filter_map(|name| match name {
+                GeneralName::DNSName(name) => Some((*name).to_owned()),
+                GeneralName::IPAddress(bytes) => address(bytes),
+                _ => None,
+            })
+            .collect()
+    }
+}
+
+fn address(bytes: &[u8]) -> Option<String> {
+    match bytes.len() {
+        4 => <[u8; 4]>::try_from(bytes)
+            .ok()
+            .map(|octets| std::net::Ipv4Addr::from(octets).to_string()),
+        16 => <[u8; 16]>::try_from(bytes)
+            .ok()
+            .map(|octets| std::net::Ipv6Addr::from(octets).to_string()),
+        _ => None,
+    }
+}
+
+/// Whether `signature` over `message` was made by the key in `spki` (with its outer SEQUENCE).
+///
+/// Works on the bare key, so that certificates webpki refuses (proxies) can be checked too.
+pub(super) fn signature_holds(
+    spki: &[u8],
+    algorithms: &WebPkiSupportedAlgorithms,
+    claimed: &AlgorithmIdentifier<'_>,
+    message: &[u8],
+    signature: &[u8],
+) -> bool {
+    let spki = SubjectPublicKeyInfoDer::from(spki);
+    let Ok(key) = webpki::RawPublicKeyEntity::try_from(&spki) else {
+        return false;
+    };
+    algorithms
+        .all
+        .iter()
+        // An algorithm identifier's content begins with its OID; parameters are webpki's to check
+        // by trying the few algorithms that share one (RSA-PSS, ECDSA curves).
+        .filter(|algorithm| {
+            Any::from_der(algorithm.signature_alg_id().as_ref())
+                .is_ok_and(|(_, oid)| oid.data == claimed.algorithm.as_bytes())
+        })
+        .any(|algorithm| key.verify_signature(*algorithm, message, signature).is_ok())
+}
+
+/// Whether `subject` is `issuer` and exactly one more common name, compared as encoded.
+pub(super) fn extends_by_common_name(subject: &X509Name<'_>, issuer: &X509Name<'_>) -> bool {
+    let content = |name: &X509Name<'_>| {
+        Any::from_der(name.as_raw())
+            .ok()
+            .map(|(_, any)| any.data.to_vec())
+    };
+    let (Some(longer), Some(shorter)) = (content(subject), content(issuer)) else {
+        return false;
+    };
+    if !longer.starts_with(&shorter) || subject.iter_rdn().count() != issuer.iter_rdn().count() + 1
+    {
+        return false;
+    }
+    let Some(last) = subject.iter_rdn().last() else {
+        return false;
+    };
+    let mut attributes = last.iter();
+    let is_common_name = attributes
+        .next()
+        .is_some_and(|a| *a.attr_type() == oid_registry::OID_X509_COMMON_NAME);
+    is_common_name && attributes.next().is_none()
+}
