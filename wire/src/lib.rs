@@ -7,10 +7,14 @@
 //! - [`id`]: identifiers of everything that has one.
 //! - [`extent`]: byte ranges, extents and coverage: all offset arithmetic of the project.
 //! - [`checksum`]: the sums Penstock keeps, and how the sums of parts make the sum of the whole.
+//! - [`ftp`]: commands and replies of the control connection.
+//! - [`mode_e`]: GridFTP's blocks with offsets.
 //! - [`mover`]: the conversation between a gateway and a mover.
 
 pub mod admin;
 pub mod checksum;
 pub mod extent;
+pub mod ftp;
 pub mod id;
+pub mod mode_e;
 pub mod mover;
