@@ -17,8 +17,6 @@ pub struct User {
     pub enabled: bool,
     /// Where its sessions begin.
     pub home: String,
-    /// Its share of the recall queue against others', 1 to 1000.
-    pub share: u32,
     /// Certificate subjects that log in as it.
     #[serde(default)]
     pub subjects: Vec<String>,
@@ -39,9 +37,6 @@ pub struct NewUser {
     /// Where its sessions begin; made if it is not there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub home: Option<String>,
-    /// Its share of the recall queue.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub share: Option<u32>,
     /// Certificate subjects (`/C=…/CN=…`) that log in as it, besides those there are.
     #[serde(default)]
     pub subjects: Vec<String>,
