@@ -1,1 +1,3 @@
 //! Penstock's mover: disk volumes, tape drives and data channels; bytes in, bytes out.
+
+pub mod scsi;
