@@ -105,7 +105,7 @@ pub fn classify_sense(kind: DeviceKind, sense: &Sense) -> Verdict {
         DeviceKind::Drive => DRIVE,
         DeviceKind::Changer => CHANGER,
     };
-    let row = rows.iter().chain(COMMON).find(|row| row.fits(sense));
+    let row = COMMON.iter().chain(rows).find(|row| row.fits(sense));
     let mut verdict = row.map_or_else(|| unknown(kind, sense.key), |row| row.verdict);
     if sense.deferred && matches!(verdict.remedy, Remedy::Retry | Remedy::Wait | Remedy::RepositionAndRetry) {
         verdict.remedy = Remedy::Reattach;
@@ -135,7 +135,7 @@ macro_rules! table {
     };
 }
 
-/// What means the same, or only makes sense, for both.
+/// What means the same, or only makes sense, for both. Read first.
 const COMMON: &[Row] = table! {
     0x0 0x00 0x05 => EndOfData "end of data";
     0x0 0x00 0x17 => Clean "cleaning requested";

@@ -1,0 +1,1 @@
+//! What the bytes on a tape mean.
