@@ -18,6 +18,7 @@
 //! makes so (signals, the tracing subscriber, the metrics recorder), so that several sites can
 //! live in one process.
 
+pub mod config;
 pub mod lifecycle;
 pub mod logging;
 pub mod role;

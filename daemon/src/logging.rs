@@ -54,19 +54,13 @@ format = \"text\"
     }
 
     fn env_filter(&self) -> Result<EnvFilter, LogFilterError> {
-        EnvFilter::try_new(&self.filter).map_err(|source| LogFilterError {
-            filter: self.filter.clone(),
-            source,
-        })
+        EnvFilter::try_new(&self.filter).map_err(|source| LogFilterError { filter: self.filter.clone(), source })
     }
 }
 
 impl Default for LogSettings {
     fn default() -> Self {
-        Self {
-            filter: "info".to_owned(),
-            format: LogFormat::Text,
-        }
+        Self { filter: "info".to_owned(), format: LogFormat::Text }
     }
 }
 
@@ -106,11 +100,7 @@ pub fn init(settings: &LogSettings) -> Result<Installed, LogFilterError> {
         }
         LogFormat::Json => builder.json().flatten_event(true).try_init(),
     };
-    Ok(if installed.is_ok() {
-        Installed::Now
-    } else {
-        Installed::Before
-    })
+    Ok(if installed.is_ok() { Installed::Now } else { Installed::Before })
 }
 
 #[cfg(test)]
@@ -119,34 +109,15 @@ mod tests {
 
     #[test]
     fn a_second_site_in_one_process_keeps_the_first_ones_logs() {
-        let settings = LogSettings {
-            filter: "off".to_owned(),
-            ..LogSettings::default()
-        };
+        let settings = LogSettings { filter: "off".to_owned(), ..LogSettings::default() };
         init(&settings).unwrap();
-        assert_eq!(
-            init(&LogSettings {
-                format: LogFormat::Json,
-                ..settings
-            })
-            .unwrap(),
-            Installed::Before
-        );
+        assert_eq!(init(&LogSettings { format: LogFormat::Json, ..settings }).unwrap(), Installed::Before);
     }
 
     #[test]
     fn a_filter_that_does_not_parse_is_named() {
-        let settings = LogSettings {
-            filter: "mover=loud".to_owned(),
-            ..LogSettings::default()
-        };
-        assert!(
-            settings
-                .check()
-                .unwrap_err()
-                .to_string()
-                .contains("\"mover=loud\"")
-        );
+        let settings = LogSettings { filter: "mover=loud".to_owned(), ..LogSettings::default() };
+        assert!(settings.check().unwrap_err().to_string().contains("\"mover=loud\""));
     }
 
     #[test]

@@ -67,19 +67,10 @@ impl SitePeer {
         let [organisation, unit, name] = identity.attributes.as_slice() else {
             return None;
         };
-        let right_shape = organisation.kind == "O"
-            && unit.kind == "OU"
-            && name.kind == "CN"
-            && !identity.is_proxy();
-        let role = [Role::Gateway, Role::Mover, Role::Admin]
-            .into_iter()
-            .find(|role| role.unit() == unit.value)?;
+        let right_shape = organisation.kind == "O" && unit.kind == "OU" && name.kind == "CN" && !identity.is_proxy();
+        let role = [Role::Gateway, Role::Mover, Role::Admin].into_iter().find(|role| role.unit() == unit.value)?;
         let site = organisation.value.strip_prefix(ORGANISATION)?;
-        right_shape.then(|| Self {
-            site: site.to_owned(),
-            role,
-            name: name.value.clone(),
-        })
+        right_shape.then(|| Self { site: site.to_owned(), role, name: name.value.clone() })
     }
 }
 

@@ -100,10 +100,7 @@ mod tests {
     #[test]
     fn a_secret_is_not_in_its_debug_or_display_text() {
         let secret = Secret::new(String::from("hunter2"));
-        assert_eq!(
-            format!("{secret} {secret:?} {:?}", Some(&secret)),
-            "[secret] [secret] Some([secret])"
-        );
+        assert_eq!(format!("{secret} {secret:?} {:?}", Some(&secret)), "[secret] [secret] Some([secret])");
     }
 
     #[test]

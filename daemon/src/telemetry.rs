@@ -11,22 +11,12 @@ use std::sync::OnceLock;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 
 /// Upper bounds of every `*_seconds` histogram: from a cached name lookup to a tape mount.
-const SECONDS: &[f64] = &[
-    0.000_1, 0.000_5, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0,
-    1800.0, 14400.0,
-];
+const SECONDS: &[f64] =
+    &[0.000_1, 0.000_5, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0, 14400.0];
 
 /// Upper bounds of every `*_bytes` histogram: from a 4 KiB file to a full cartridge.
-const BYTES: &[f64] = &[
-    4096.0,
-    65536.0,
-    1048576.0,
-    16777216.0,
-    268435456.0,
-    4294967296.0,
-    68719476736.0,
-    1099511627776.0,
-];
+const BYTES: &[f64] =
+    &[4096.0, 65536.0, 1048576.0, 16777216.0, 268435456.0, 4294967296.0, 68719476736.0, 1099511627776.0];
 
 /// The media type of [`Telemetry::render`]'s text, for the `Content-Type` header.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -51,11 +41,7 @@ impl Telemetry {
     ///
     /// If a library in this process installed a recorder of its own first.
     pub fn install() -> Result<Self, ForeignRecorder> {
-        HANDLE
-            .get_or_init(install)
-            .clone()
-            .map(Self)
-            .ok_or(ForeignRecorder)
+        HANDLE.get_or_init(install).clone().map(Self).ok_or(ForeignRecorder)
     }
 
     /// Everything counted so far, as Prometheus scrapes it.
@@ -76,9 +62,7 @@ impl Telemetry {
 fn install() -> Option<PrometheusHandle> {
     let recorder = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), SECONDS)
-        .and_then(|builder| {
-            builder.set_buckets_for_metric(Matcher::Suffix("_bytes".to_owned()), BYTES)
-        })
+        .and_then(|builder| builder.set_buckets_for_metric(Matcher::Suffix("_bytes".to_owned()), BYTES))
         .expect("bucket lists are constants and not empty")
         .build_recorder();
     let handle = recorder.handle();
@@ -96,14 +80,8 @@ mod tests {
         metrics::counter!("penstock_test_total", "mover" => "m1").increment(2);
         metrics::histogram!("penstock_test_seconds").record(0.02);
         for text in [first.render(), second.render()] {
-            assert!(
-                text.contains("penstock_test_total{mover=\"m1\"} 2"),
-                "{text}"
-            );
-            assert!(
-                text.contains("penstock_test_seconds_bucket{le=\"0.05\"} 1"),
-                "{text}"
-            );
+            assert!(text.contains("penstock_test_total{mover=\"m1\"} 2"), "{text}");
+            assert!(text.contains("penstock_test_seconds_bucket{le=\"0.05\"} 1"), "{text}");
         }
     }
 }

@@ -33,18 +33,13 @@ impl Clock {
     /// The operating system's clocks; monotonic time counts from now.
     #[must_use]
     pub fn real() -> Self {
-        Self(Kind::Real {
-            origin: Instant::now(),
-        })
+        Self(Kind::Real { origin: Instant::now() })
     }
 
     /// A clock that stands at `wall_us` microseconds since the epoch until a test moves it.
     #[must_use]
     pub fn settable(wall_us: i64) -> Self {
-        Self(Kind::Settable(Arc::new(watch::Sender::new(Reading {
-            wall_us,
-            monotonic: Duration::ZERO,
-        }))))
+        Self(Kind::Settable(Arc::new(watch::Sender::new(Reading { wall_us, monotonic: Duration::ZERO }))))
     }
 
     /// Microseconds since 1970-01-01T00:00:00Z: what the catalogue stores.
@@ -108,8 +103,7 @@ impl Clock {
     ///
     /// On a real clock.
     pub fn set_wall_us(&self, wall_us: i64) {
-        self.settable_only()
-            .send_modify(|now| now.wall_us = wall_us);
+        self.settable_only().send_modify(|now| now.wall_us = wall_us);
     }
 
     fn settable_only(&self) -> &watch::Sender<Reading> {
@@ -167,13 +161,6 @@ mod tests {
     fn setting_the_wall_time_leaves_monotonic_time_alone() {
         let clock = Clock::settable(5);
         clock.set_wall_us(-7);
-        assert_eq!(
-            (
-                clock.now_us(),
-                clock.monotonic(),
-                clock.unix_time().as_secs()
-            ),
-            (-7, Duration::ZERO, 0)
-        );
+        assert_eq!((clock.now_us(), clock.monotonic(), clock.unix_time().as_secs()), (-7, Duration::ZERO, 0));
     }
 }

@@ -57,13 +57,7 @@ impl Shutdown {
     #[must_use]
     pub fn new(deadline: Duration) -> Self {
         let hard = CancellationToken::new();
-        Self {
-            soft: hard.child_token(),
-            hard,
-            tracker: TaskTracker::new(),
-            deadline,
-            cut_grace: CUT_GRACE,
-        }
+        Self { soft: hard.child_token(), hard, tracker: TaskTracker::new(), deadline, cut_grace: CUT_GRACE }
     }
 
     /// A part that stops with `self`, and can be stopped and waited for alone.
@@ -97,8 +91,7 @@ impl Shutdown {
         F: Future<Output: Send + 'static> + Send + 'static,
     {
         let hard = self.hard.clone();
-        self.tracker
-            .spawn(async move { hard.run_until_cancelled(task).await })
+        self.tracker.spawn(async move { hard.run_until_cancelled(task).await })
     }
 
     /// Runs a blocking call on a thread of its own; [`Self::finish`] waits for it.
@@ -179,9 +172,7 @@ impl Shutdown {
         }
         self.cut();
         let _ = tokio::time::timeout(self.cut_grace, self.tracker.wait()).await;
-        Ending::Cut {
-            stuck: self.tasks(),
-        }
+        Ending::Cut { stuck: self.tasks() }
     }
 
     /// Runs until a signal or [`Self::stop`], then until everything has ended.
@@ -221,10 +212,7 @@ struct Signals {
 
 impl Signals {
     fn install() -> std::io::Result<Self> {
-        Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-        })
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
 
     /// The next signal's name. Cancel-safe: both streams are.
@@ -259,10 +247,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_task_deaf_to_both_tokens_is_counted_as_stuck() {
-        let shutdown = Shutdown {
-            cut_grace: Duration::from_millis(10),
-            ..Shutdown::new(Duration::ZERO)
-        };
+        let shutdown = Shutdown { cut_grace: Duration::from_millis(10), ..Shutdown::new(Duration::ZERO) };
         shutdown.spawn(std::future::pending::<()>());
         assert_eq!(shutdown.finish().await, Ending::Cut { stuck: 1 });
     }
@@ -272,12 +257,7 @@ mod tests {
         let parent = Shutdown::new(Duration::from_secs(1));
         let (alone, together) = (parent.child(), parent.child());
         alone.cut();
-        assert!(
-            alone.is_stopping()
-                && alone.is_cut()
-                && !parent.is_stopping()
-                && !together.is_stopping()
-        );
+        assert!(alone.is_stopping() && alone.is_cut() && !parent.is_stopping() && !together.is_stopping());
         parent.stop();
         assert!(together.is_stopping() && !together.is_cut());
         parent.cut();
@@ -298,13 +278,7 @@ mod tests {
         });
         let send = |name: &str| {
             let pid = std::process::id().to_string();
-            assert!(
-                std::process::Command::new("kill")
-                    .args(["-s", name, &pid])
-                    .status()
-                    .unwrap()
-                    .success()
-            );
+            assert!(std::process::Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
         };
         // The supervisor installs its own handlers when first polled; repeat until it heard.
         while !shutdown.is_stopping() {

@@ -69,9 +69,7 @@ pub enum CredentialError {
         source: TrustError,
     },
     /// Certificate and key are of different pairs.
-    #[error(
-        "the private key in {key} does not belong to the certificate of {subject} in {certificate}"
-    )]
+    #[error("the private key in {key} does not belong to the certificate of {subject} in {certificate}")]
     Mismatch {
         /// Where the key came from.
         key: String,
@@ -92,31 +90,15 @@ impl Credential {
     /// or others may read the key.
     pub fn from_files(certificate: &Path, key: &Path) -> Result<Self, CredentialError> {
         let read = |path: &Path| {
-            read_bounded(path, MAX_PEM_BYTES).map_err(|source| CredentialError::Read {
-                path: path.to_owned(),
-                source,
-            })
+            read_bounded(path, MAX_PEM_BYTES).map_err(|source| CredentialError::Read { path: path.to_owned(), source })
         };
-        let mode = fs::metadata(key)
-            .map_err(|source| CredentialError::Read {
-                path: key.to_owned(),
-                source,
-            })?
-            .mode()
-            & 0o7777;
+        let mode =
+            fs::metadata(key).map_err(|source| CredentialError::Read { path: key.to_owned(), source })?.mode() & 0o7777;
         if mode & 0o077 != 0 {
-            return Err(CredentialError::ReadableByOthers {
-                path: key.to_owned(),
-                mode,
-            });
+            return Err(CredentialError::ReadableByOthers { path: key.to_owned(), mode });
         }
         let (chain, secret) = (read(certificate)?, Secret::new(read(key)?));
-        Self::assemble(
-            &chain,
-            &certificate.display().to_string(),
-            secret.expose(),
-            &key.display().to_string(),
-        )
+        Self::assemble(&chain, &certificate.display().to_string(), secret.expose(), &key.display().to_string())
     }
 
     /// Reads chain and key from one PEM text, in any order of the blocks.
@@ -128,19 +110,9 @@ impl Credential {
         Self::assemble(pem, "the PEM text", pem, "the PEM text")
     }
 
-    fn assemble(
-        chain: &[u8],
-        chain_origin: &str,
-        key: &[u8],
-        key_origin: &str,
-    ) -> Result<Self, CredentialError> {
-        let no_key = |reason: String| CredentialError::NoKey {
-            origin: key_origin.to_owned(),
-            reason,
-        };
-        let chain: Vec<_> = CertificateDer::pem_slice_iter(chain)
-            .collect::<Result<_, _>>()
-            .unwrap_or_default();
+    fn assemble(chain: &[u8], chain_origin: &str, key: &[u8], key_origin: &str) -> Result<Self, CredentialError> {
+        let no_key = |reason: String| CredentialError::NoKey { origin: key_origin.to_owned(), reason };
+        let chain: Vec<_> = CertificateDer::pem_slice_iter(chain).collect::<Result<_, _>>().unwrap_or_default();
         let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| no_key(error.to_string()))?;
         Self::new(chain, key, chain_origin, key_origin)
     }
@@ -156,38 +128,21 @@ impl Credential {
         chain_origin: &str,
         key_origin: &str,
     ) -> Result<Self, CredentialError> {
-        let leaf = chain
-            .first()
-            .ok_or_else(|| CredentialError::NoCertificate {
-                origin: chain_origin.to_owned(),
-            })?;
-        let bad = |source| CredentialError::Certificate {
-            origin: chain_origin.to_owned(),
-            source,
-        };
+        let leaf = chain.first().ok_or_else(|| CredentialError::NoCertificate { origin: chain_origin.to_owned() })?;
+        let bad = |source| CredentialError::Certificate { origin: chain_origin.to_owned(), source };
         let leaf = Certificate::parse(leaf, 1).map_err(bad)?;
         let (subject, spki) = (leaf.name(), leaf.spki().to_vec());
         let not_after = chain
             .iter()
             .enumerate()
-            .map(|(index, der)| {
-                Certificate::parse(der, index + 1).map(|certificate| certificate.not_after())
-            })
+            .map(|(index, der)| Certificate::parse(der, index + 1).map(|certificate| certificate.not_after()))
             .collect::<Result<Vec<_>, _>>()
             .map_err(bad)?;
-        let no_key = |error: rustls::Error| CredentialError::NoKey {
-            origin: key_origin.to_owned(),
-            reason: error.to_string(),
-        };
+        let no_key =
+            |error: rustls::Error| CredentialError::NoKey { origin: key_origin.to_owned(), reason: error.to_string() };
         let secret = Secret::new(key.secret_der().to_vec());
-        let signing = provider()
-            .key_provider
-            .load_private_key(key)
-            .map_err(no_key)?;
-        if signing
-            .public_key()
-            .is_some_and(|public| public.as_ref() != spki)
-        {
+        let signing = provider().key_provider.load_private_key(key).map_err(no_key)?;
+        if signing.public_key().is_some_and(|public| public.as_ref() != spki) {
             return Err(CredentialError::Mismatch {
                 key: key_origin.to_owned(),
                 certificate: chain_origin.to_owned(),
@@ -198,11 +153,7 @@ impl Credential {
             certified: Arc::new(CertifiedKey::new(chain, signing)),
             key: secret,
             subject,
-            not_after_us: not_after
-                .into_iter()
-                .min()
-                .unwrap_or(i64::MAX)
-                .saturating_mul(1_000_000),
+            not_after_us: not_after.into_iter().min().unwrap_or(i64::MAX).saturating_mul(1_000_000),
         })
     }
 

@@ -68,11 +68,7 @@ pub enum Peer {
 /// Certificate and trust are read from their hot holders in every handshake, so a reload needs no
 /// new configuration. `protocols` are offered by ALPN, best first; empty for protocols without.
 #[must_use]
-pub fn server_config(
-    credential: &HotCredential,
-    clients: &Clients,
-    protocols: &[&str],
-) -> Arc<ServerConfig> {
+pub fn server_config(credential: &HotCredential, clients: &Clients, protocols: &[&str]) -> Arc<ServerConfig> {
     let builder = ServerConfig::builder_with_provider(provider())
         .with_protocol_versions(rustls::ALL_VERSIONS)
         .expect("aws-lc-rs has cipher suites for TLS 1.2 and 1.3");
@@ -85,10 +81,7 @@ pub fn server_config(
     // resumption would skip the judgement.
     config.send_tls13_tickets = 0;
     config.session_storage = Arc::new(NoServerSessionStorage {});
-    config.alpn_protocols = protocols
-        .iter()
-        .map(|name| name.as_bytes().to_vec())
-        .collect();
+    config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
     Arc::new(config)
 }
 
@@ -104,22 +97,14 @@ pub fn client_config(
         .with_protocol_versions(rustls::ALL_VERSIONS)
         .expect("aws-lc-rs has cipher suites for TLS 1.2 and 1.3")
         .dangerous() // rustls's word for any verifier of one's own; ours is stricter than its.
-        .with_custom_certificate_verifier(Arc::new(ServerJudge::new(
-            trust.clone(),
-            expect.clone(),
-        )));
+        .with_custom_certificate_verifier(Arc::new(ServerJudge::new(trust.clone(), expect.clone())));
     let mut config = match credential {
-        Some(credential) => {
-            builder.with_client_cert_resolver(Arc::new(Presented(credential.clone())))
-        }
+        Some(credential) => builder.with_client_cert_resolver(Arc::new(Presented(credential.clone()))),
         None => builder.with_no_client_auth(),
     };
     config.resumption = rustls::client::Resumption::disabled();
     config.enable_sni = matches!(expect, Expect::Host);
-    config.alpn_protocols = protocols
-        .iter()
-        .map(|name| name.as_bytes().to_vec())
-        .collect();
+    config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
     Arc::new(config)
 }
 
@@ -148,13 +133,12 @@ where
 pub fn identify(certificates: Option<&[CertificateDer<'_>]>, clients: &Clients) -> Peer {
     match (clients, certificates) {
         (Clients::Anonymous, _) | (_, None | Some([])) => Peer::Anonymous,
-        (
-            Clients::Optional(trust) | Clients::Required(trust) | Clients::Judged(trust),
-            Some(chain),
-        ) => match trust.current().verify(chain, Purpose::Client, now()) {
-            Ok(identity) => Peer::Identified(identity),
-            Err(error) => Peer::Refused(error),
-        },
+        (Clients::Optional(trust) | Clients::Required(trust) | Clients::Judged(trust), Some(chain)) => {
+            match trust.current().verify(chain, Purpose::Client, now()) {
+                Ok(identity) => Peer::Identified(identity),
+                Err(error) => Peer::Refused(error),
+            }
+        }
     }
 }
 
@@ -169,23 +153,13 @@ pub fn identify(certificates: Option<&[CertificateDer<'_>]>, clients: &Clients) 
 ///
 /// If `name` is no host name, the connection breaks, or the server is refused; [`why`] finds the
 /// reason.
-pub async fn connect<S>(
-    config: &Arc<ClientConfig>,
-    name: &str,
-    stream: S,
-) -> io::Result<client::TlsStream<S>>
+pub async fn connect<S>(config: &Arc<ClientConfig>, name: &str, stream: S) -> io::Result<client::TlsStream<S>>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let server = ServerName::try_from(name.to_owned()).map_err(|_| {
-        io::Error::new(
-            io::ErrorKind::InvalidInput,
-            format!("{name:?} is not a host name or address"),
-        )
-    })?;
-    TlsConnector::from(config.clone())
-        .connect(server, stream)
-        .await
+    let server = ServerName::try_from(name.to_owned())
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, format!("{name:?} is not a host name or address")))?;
+    TlsConnector::from(config.clone()).connect(server, stream).await
 }
 
 /// The reason in words if `error` is a refusal of the peer's certificates, or the error's own text.

@@ -50,17 +50,10 @@ struct Look {
 }
 
 fn look(path: &Path) -> Look {
-    let file = fs::metadata(path).ok().map(|m| {
-        (
-            m.ino(),
-            m.len(),
-            i128::from(m.mtime()) * 1_000_000_000 + i128::from(m.mtime_nsec()),
-        )
-    });
-    Look {
-        path: path.to_owned(),
-        file,
-    }
+    let file = fs::metadata(path)
+        .ok()
+        .map(|m| (m.ino(), m.len(), i128::from(m.mtime()) * 1_000_000_000 + i128::from(m.mtime_nsec())));
+    Look { path: path.to_owned(), file }
 }
 
 /// A snapshot and where it came from.
@@ -74,10 +67,7 @@ struct Hot<T, S> {
 impl<T, S> Hot<T, S> {
     fn current(&self) -> Arc<T> {
         // A panic cannot happen while the lock is held: only an `Arc` is swapped.
-        self.current
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn reload(
@@ -125,10 +115,7 @@ impl HotCredential {
     ///
     /// As [`Credential::from_files`].
     pub fn from_files(certificate: &Path, key: &Path) -> Result<Self, CredentialError> {
-        let files = CredentialFiles {
-            certificate: certificate.to_owned(),
-            key: key.to_owned(),
-        };
+        let files = CredentialFiles { certificate: certificate.to_owned(), key: key.to_owned() };
         let looks = files.looks();
         let credential = Credential::from_files(certificate, key)?;
         Ok(Self(Arc::new(Hot {
@@ -141,11 +128,7 @@ impl HotCredential {
     /// One that never changes.
     #[must_use]
     pub fn fixed(credential: Credential) -> Self {
-        Self(Arc::new(Hot {
-            current: RwLock::new(Arc::new(credential)),
-            source: None,
-            looks: Mutex::default(),
-        }))
+        Self(Arc::new(Hot { current: RwLock::new(Arc::new(credential)), source: None, looks: Mutex::default() }))
     }
 
     /// The snapshot that holds now.
@@ -158,8 +141,7 @@ impl HotCredential {
 impl Reload for HotCredential {
     fn reload(&self) -> Result<Reloaded, String> {
         self.0.reload(CredentialFiles::looks, |files| {
-            Credential::from_files(&files.certificate, &files.key)
-                .map_err(|error| chain_text(&error))
+            Credential::from_files(&files.certificate, &files.key).map_err(|error| chain_text(&error))
         })
     }
 
@@ -187,11 +169,7 @@ impl TrustSource {
     /// A folder if `path` is one, else a bundle.
     #[must_use]
     pub fn at(path: &Path) -> Self {
-        if path.is_dir() {
-            Self::Folder(path.to_owned())
-        } else {
-            Self::Bundle(path.to_owned())
-        }
+        if path.is_dir() { Self::Folder(path.to_owned()) } else { Self::Bundle(path.to_owned()) }
     }
 
     fn load(&self, options: TrustOptions) -> Result<TrustStore, TrustLoadError> {
@@ -207,12 +185,8 @@ impl TrustSource {
         match self {
             Self::Bundle(path) => vec![look(path)],
             Self::Folder(path) => {
-                let mut files: Vec<_> = fs::read_dir(path)
-                    .into_iter()
-                    .flatten()
-                    .flatten()
-                    .map(|entry| look(&entry.path()))
-                    .collect();
+                let mut files: Vec<_> =
+                    fs::read_dir(path).into_iter().flatten().flatten().map(|entry| look(&entry.path())).collect();
                 files.sort_by(|a, b| a.path.cmp(&b.path));
                 files
             }
@@ -244,11 +218,7 @@ impl Trust {
     /// Authorities that never change.
     #[must_use]
     pub fn fixed(store: TrustStore) -> Self {
-        Self(Arc::new(Hot {
-            current: RwLock::new(Arc::new(store)),
-            source: None,
-            looks: Mutex::default(),
-        }))
+        Self(Arc::new(Hot { current: RwLock::new(Arc::new(store)), source: None, looks: Mutex::default() }))
     }
 
     /// The snapshot that holds now.
@@ -282,10 +252,7 @@ impl Reload for Trust {
 
 impl fmt::Debug for Trust {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Trust")
-            .field("source", &self.0.source)
-            .field("roots", &self.current().roots())
-            .finish()
+        f.debug_struct("Trust").field("source", &self.0.source).field("roots", &self.current().roots()).finish()
     }
 }
 
@@ -320,8 +287,7 @@ pub fn watch(shutdown: &Shutdown, period: Duration, things: Vec<Arc<dyn Reload>>
                 () = tokio::time::sleep(period) => {}
             }
             let things = things.clone();
-            let round = until
-                .spawn_blocking(move || things.iter().for_each(|thing| reload_one(thing.as_ref())));
+            let round = until.spawn_blocking(move || things.iter().for_each(|thing| reload_one(thing.as_ref())));
             if round.await.is_err() {
                 warn!("a reload panicked; the old certificates stay");
             }
@@ -333,9 +299,6 @@ fn reload_one(thing: &dyn Reload) {
     match thing.reload() {
         Ok(Reloaded::Unchanged) => {}
         Ok(Reloaded::Changed) => info!(what = thing.describe(), "reloaded"),
-        Err(reason) => warn!(
-            what = thing.describe(),
-            reason, "changed files cannot be used, the old ones stay"
-        ),
+        Err(reason) => warn!(what = thing.describe(), reason, "changed files cannot be used, the old ones stay"),
     }
 }

@@ -10,9 +10,7 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
-use rustls::{
-    CertificateError, DigitallySignedStruct, DistinguishedName, Error, OtherError, SignatureScheme,
-};
+use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, OtherError, SignatureScheme};
 use rustls_pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
 
 use super::reload::{HotCredential, Trust};
@@ -62,10 +60,7 @@ fn check_handshake_signature(
         .iter()
         .filter(|(scheme, _)| *scheme == signed.scheme)
         .flat_map(|(_, algorithms)| algorithms.iter())
-        .any(|algorithm| {
-            key.verify_signature(*algorithm, message, signed.signature())
-                .is_ok()
-        })
+        .any(|algorithm| key.verify_signature(*algorithm, message, signed.signature()).is_ok())
         .then(HandshakeSignatureValid::assertion)
         .ok_or(Error::InvalidCertificate(CertificateError::BadSignature))
 }
@@ -76,9 +71,7 @@ fn spki_of<'a>(leaf: &'a CertificateDer<'a>) -> Result<&'a [u8], TrustError> {
 
 /// The schemes offered in TLS 1.3 must fix the curve; rustls asks for them in both versions.
 fn schemes() -> Vec<SignatureScheme> {
-    provider()
-        .signature_verification_algorithms
-        .supported_schemes()
+    provider().signature_verification_algorithms.supported_schemes()
 }
 
 /// Judges clients.
@@ -98,11 +91,7 @@ impl ClientJudge {
             Clients::Required(trust) => (trust, true, false),
             Clients::Judged(trust) => (trust, false, true),
         };
-        Some(Self {
-            trust: trust.clone(),
-            mandatory,
-            deferred,
-        })
+        Some(Self { trust: trust.clone(), mandatory, deferred })
     }
 }
 
@@ -126,10 +115,7 @@ impl ClientCertVerifier for ClientJudge {
             // The leaf's key must at least be readable, or its signature could not be checked.
             spki_of(leaf).map_err(refuse)?;
         } else {
-            self.trust
-                .current()
-                .verify(&chain(leaf, rest), Purpose::Client, now)
-                .map_err(refuse)?;
+            self.trust.current().verify(&chain(leaf, rest), Purpose::Client, now).map_err(refuse)?;
         }
         Ok(ClientCertVerified::assertion())
     }
@@ -169,17 +155,8 @@ impl ServerJudge {
         Self { trust, expect }
     }
 
-    fn judge(
-        &self,
-        chain: &[CertificateDer<'_>],
-        name: &ServerName<'_>,
-        now: UnixTime,
-    ) -> Result<(), TrustError> {
-        let purpose = if matches!(self.expect, Expect::Subject(_)) {
-            Purpose::Either
-        } else {
-            Purpose::Server
-        };
+    fn judge(&self, chain: &[CertificateDer<'_>], name: &ServerName<'_>, now: UnixTime) -> Result<(), TrustError> {
+        let purpose = if matches!(self.expect, Expect::Subject(_)) { Purpose::Either } else { Purpose::Server };
         let store = self.trust.current();
         let identity = store.verify(chain, purpose, now)?;
         match &self.expect {
@@ -187,16 +164,9 @@ impl ServerJudge {
             Expect::Subject(expected) if identity.subject == *expected => Ok(()),
             Expect::Subject(expected) => Err(unexpected(expected.to_string(), identity)),
             Expect::Role { role, name } => match SitePeer::of(&identity) {
-                Some(peer)
-                    if peer.role == *role
-                        && name.as_ref().is_none_or(|name| peer.name == *name) =>
-                {
-                    Ok(())
-                }
+                Some(peer) if peer.role == *role && name.as_ref().is_none_or(|name| peer.name == *name) => Ok(()),
                 _ => {
-                    let name = name
-                        .as_ref()
-                        .map_or_else(String::new, |name| format!(" {name}"));
+                    let name = name.as_ref().map_or_else(String::new, |name| format!(" {name}"));
                     Err(unexpected(format!("this site's {role}{name}"), identity))
                 }
             },
@@ -205,10 +175,7 @@ impl ServerJudge {
 }
 
 fn unexpected(expected: String, actual: Identity) -> TrustError {
-    TrustError::WrongSubject {
-        expected,
-        actual: actual.subject,
-    }
+    TrustError::WrongSubject { expected, actual: actual.subject }
 }
 
 impl ServerCertVerifier for ServerJudge {

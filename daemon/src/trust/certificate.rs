@@ -24,8 +24,7 @@ impl<'a> Certificate<'a> {
     /// Reads all of `der`; bytes after the certificate are an error. `position` counts from 1.
     pub(crate) fn parse(der: &'a CertificateDer<'a>, position: usize) -> Result<Self, TrustError> {
         let malformed = |reason: String| TrustError::Malformed { position, reason };
-        let (rest, x509) =
-            X509Certificate::from_der(der).map_err(|error| malformed(error.to_string()))?;
+        let (rest, x509) = X509Certificate::from_der(der).map_err(|error| malformed(error.to_string()))?;
         if !rest.is_empty() {
             return Err(malformed(format!("{} bytes follow it", rest.len())));
         }
@@ -33,16 +32,14 @@ impl<'a> Certificate<'a> {
             return Err(malformed("its two signature algorithms differ".to_owned()));
         }
         // The parser keeps an extension it cannot read, and leaves that to us.
-        if let Some(bad) = x509.extensions().iter().find(|e| {
-            e.critical && matches!(e.parsed_extension(), ParsedExtension::ParseError { .. })
-        }) {
-            return Err(malformed(format!(
-                "its critical extension {} does not decode",
-                bad.oid
-            )));
+        if let Some(bad) = x509
+            .extensions()
+            .iter()
+            .find(|e| e.critical && matches!(e.parsed_extension(), ParsedExtension::ParseError { .. }))
+        {
+            return Err(malformed(format!("its critical extension {} does not decode", bad.oid)));
         }
-        x509.extensions_map()
-            .map_err(|_| malformed("an extension occurs twice".to_owned()))?;
+        x509.extensions_map().map_err(|_| malformed("an extension occurs twice".to_owned()))?;
         Ok(Self { der, x509 })
     }
 
@@ -58,38 +55,19 @@ impl<'a> Certificate<'a> {
 
     /// The subject, for decisions: an empty or ambiguous one is refused.
     pub(super) fn attributes(&self) -> Result<Vec<Attribute>, TrustError> {
-        let refused = |reason: String| TrustError::Refused {
-            subject: self.name(),
-            reason,
-        };
-        let attributes =
-            Dn::attributes_of(self.x509.subject()).map_err(|error| refused(error.to_string()))?;
-        if attributes.is_empty() {
-            Err(refused("it has no subject name".to_owned()))
-        } else {
-            Ok(attributes)
-        }
+        let refused = |reason: String| TrustError::Refused { subject: self.name(), reason };
+        let attributes = Dn::attributes_of(self.x509.subject()).map_err(|error| refused(error.to_string()))?;
+        if attributes.is_empty() { Err(refused("it has no subject name".to_owned())) } else { Ok(attributes) }
     }
 
     pub(super) fn check_validity(&self, what: Kind, now: UnixTime) -> Result<(), TrustError> {
         let validity = self.x509.validity();
-        let (from, until) = (
-            validity.not_before.timestamp(),
-            validity.not_after.timestamp(),
-        );
+        let (from, until) = (validity.not_before.timestamp(), validity.not_after.timestamp());
         if seconds(now) > until {
-            return Err(TrustError::Expired {
-                what,
-                subject: self.name(),
-                at: timestamp(until),
-            });
+            return Err(TrustError::Expired { what, subject: self.name(), at: timestamp(until) });
         }
         if seconds(now) < from {
-            return Err(TrustError::NotYetValid {
-                what,
-                subject: self.name(),
-                from: timestamp(from),
-            });
+            return Err(TrustError::NotYetValid { what, subject: self.name(), from: timestamp(from) });
         }
         Ok(())
     }
@@ -100,16 +78,12 @@ impl<'a> Certificate<'a> {
     }
 
     pub(super) fn extension(&self, oid: &Oid<'_>) -> Option<&X509Extension<'a>> {
-        self.x509
-            .extensions()
-            .iter()
-            .find(|extension| extension.oid == *oid)
+        self.x509.extensions().iter().find(|extension| extension.oid == *oid)
     }
 
     /// CA:TRUE, and keyCertSign where there is a key usage (RFC 5280 §4.2.1.3, §4.2.1.9).
     pub(super) fn may_issue(&self) -> bool {
-        self.claims_authority()
-            && !matches!(self.x509.key_usage(), Ok(Some(usage)) if !usage.value.key_cert_sign())
+        self.claims_authority() && !matches!(self.x509.key_usage(), Ok(Some(usage)) if !usage.value.key_cert_sign())
     }
 
     pub(super) fn claims_authority(&self) -> bool {
@@ -162,12 +136,8 @@ impl<'a> Certificate<'a> {
 
 fn address(bytes: &[u8]) -> Option<String> {
     match bytes.len() {
-        4 => <[u8; 4]>::try_from(bytes)
-            .ok()
-            .map(|octets| std::net::Ipv4Addr::from(octets).to_string()),
-        16 => <[u8; 16]>::try_from(bytes)
-            .ok()
-            .map(|octets| std::net::Ipv6Addr::from(octets).to_string()),
+        4 => <[u8; 4]>::try_from(bytes).ok().map(|octets| std::net::Ipv4Addr::from(octets).to_string()),
+        16 => <[u8; 16]>::try_from(bytes).ok().map(|octets| std::net::Ipv6Addr::from(octets).to_string()),
         _ => None,
     }
 }
@@ -200,24 +170,17 @@ pub(super) fn signature_holds(
 
 /// Whether `subject` is `issuer` and exactly one more common name, compared as encoded.
 pub(super) fn extends_by_common_name(subject: &X509Name<'_>, issuer: &X509Name<'_>) -> bool {
-    let content = |name: &X509Name<'_>| {
-        Any::from_der(name.as_raw())
-            .ok()
-            .map(|(_, any)| any.data.to_vec())
-    };
+    let content = |name: &X509Name<'_>| Any::from_der(name.as_raw()).ok().map(|(_, any)| any.data.to_vec());
     let (Some(longer), Some(shorter)) = (content(subject), content(issuer)) else {
         return false;
     };
-    if !longer.starts_with(&shorter) || subject.iter_rdn().count() != issuer.iter_rdn().count() + 1
-    {
+    if !longer.starts_with(&shorter) || subject.iter_rdn().count() != issuer.iter_rdn().count() + 1 {
         return false;
     }
     let Some(last) = subject.iter_rdn().last() else {
         return false;
     };
     let mut attributes = last.iter();
-    let is_common_name = attributes
-        .next()
-        .is_some_and(|a| *a.attr_type() == oid_registry::OID_X509_COMMON_NAME);
+    let is_common_name = attributes.next().is_some_and(|a| *a.attr_type() == oid_registry::OID_X509_COMMON_NAME);
     is_common_name && attributes.next().is_none()
 }

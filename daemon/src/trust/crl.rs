@@ -8,9 +8,7 @@ use std::collections::HashSet;
 use rustls::crypto::WebPkiSupportedAlgorithms;
 use rustls_pki_types::UnixTime;
 use x509_parser::asn1_rs::{Any, FromDer};
-use x509_parser::oid_registry::{
-    OID_X509_EXT_DELTA_CRL_INDICATOR, OID_X509_EXT_ISSUER_DISTRIBUTION_POINT,
-};
+use x509_parser::oid_registry::{OID_X509_EXT_DELTA_CRL_INDICATOR, OID_X509_EXT_ISSUER_DISTRIBUTION_POINT};
 use x509_parser::revocation_list::CertificateRevocationList;
 
 use super::certificate::signature_holds;
@@ -33,11 +31,7 @@ impl Crl {
     }
 
     /// Reads `der` and checks that the key in `spki` signed it.
-    pub(super) fn read(
-        der: &[u8],
-        spki: &[u8],
-        algorithms: &WebPkiSupportedAlgorithms,
-    ) -> Result<Self, String> {
+    pub(super) fn read(der: &[u8], spki: &[u8], algorithms: &WebPkiSupportedAlgorithms) -> Result<Self, String> {
         let (rest, list) = CertificateRevocationList::from_der(der)
             .map_err(|error| format!("it is not a revocation list: {error}"))?;
         if !rest.is_empty() {
@@ -59,38 +53,21 @@ impl Crl {
             }
             if extension.oid == OID_X509_EXT_ISSUER_DISTRIBUTION_POINT {
                 if is_partial(extension.value) {
-                    return Err(
-                        "it covers only some of the authority's certificates; fetch the full one"
-                            .to_owned(),
-                    );
+                    return Err("it covers only some of the authority's certificates; fetch the full one".to_owned());
                 }
             } else if extension.critical {
-                return Err(format!(
-                    "its critical extension {} is not understood",
-                    extension.oid
-                ));
+                return Err(format!("its critical extension {} is not understood", extension.oid));
             }
         }
-        let next_update = list
-            .next_update()
-            .ok_or("it does not say until when it holds")?
-            .timestamp();
+        let next_update = list.next_update().ok_or("it does not say until when it holds")?.timestamp();
         let mut serials = HashSet::new();
         for revoked in list.iter_revoked_certificates() {
-            if revoked
-                .extensions()
-                .iter()
-                .any(|extension| extension.critical)
-            {
+            if revoked.extensions().iter().any(|extension| extension.critical) {
                 return Err("an entry has a critical extension that is not understood".to_owned());
             }
             serials.insert(shortest(revoked.raw_serial()).into());
         }
-        Ok(Self {
-            this_update: list.last_update().timestamp(),
-            next_update,
-            serials,
-        })
+        Ok(Self { this_update: list.last_update().timestamp(), next_update, serials })
     }
 
     /// Whether this list was made later than `other`.
@@ -110,10 +87,7 @@ impl Crl {
             return Err(TrustError::Revoked { subject, issuer });
         }
         if seconds(now) > self.next_update {
-            return Err(TrustError::CrlExpired {
-                issuer,
-                at: timestamp(self.next_update),
-            });
+            return Err(TrustError::CrlExpired { issuer, at: timestamp(self.next_update) });
         }
         Ok(())
     }

@@ -37,12 +37,8 @@ const SHORT_NAMES: &[(&str, &str)] = &[
 ];
 
 /// Older spellings that grid-mapfiles and signing policies still use, and today's.
-const OLD_SPELLINGS: &[(&str, &str)] = &[
-    ("Email", "emailAddress"),
-    ("E", "emailAddress"),
-    ("USERID", "UID"),
-    ("S", "ST"),
-];
+const OLD_SPELLINGS: &[(&str, &str)] =
+    &[("Email", "emailAddress"), ("E", "emailAddress"), ("USERID", "UID"), ("S", "ST")];
 
 /// A subject name in OpenSSL's one-line form, spelled in one way.
 ///
@@ -75,9 +71,7 @@ pub enum NotADn {
         text: String,
     },
     /// An attribute's value contains `/KEY=`, so that its text reads like two attributes.
-    #[error(
-        "the value {value:?} in a subject name contains \"/KEY=\" and could be mistaken for other attributes"
-    )]
+    #[error("the value {value:?} in a subject name contains \"/KEY=\" and could be mistaken for other attributes")]
     Ambiguous {
         /// The offending value.
         value: String,
@@ -111,12 +105,7 @@ impl Dn {
 
     /// The one-line form of attributes that came from [`Self::attributes_of`].
     pub(super) fn of(attributes: &[Attribute]) -> Self {
-        Self(
-            attributes
-                .iter()
-                .map(|a| format!("/{}={}", a.kind, a.value))
-                .collect(),
-        )
+        Self(attributes.iter().map(|a| format!("/{}={}", a.kind, a.value)).collect())
     }
 
     /// A name for messages, whatever it contains. Not for decisions.
@@ -135,18 +124,14 @@ impl FromStr for Dn {
 
     fn from_str(text: &str) -> Result<Self, NotADn> {
         if next_attribute(text, 0).is_none_or(|(slash, _)| slash != 0) {
-            return Err(NotADn::Form {
-                text: text.to_owned(),
-            });
+            return Err(NotADn::Form { text: text.to_owned() });
         }
         let (mut normal, mut at) = (String::with_capacity(text.len()), 0);
         while let Some((slash, equals)) = next_attribute(text, at) {
             let end = next_attribute(text, equals).map_or(text.len(), |(next, _)| next);
             let kind = &text[slash + 1..equals];
-            let kind = OLD_SPELLINGS
-                .iter()
-                .find(|(old, _)| old.eq_ignore_ascii_case(kind))
-                .map_or(kind, |(_, new)| new);
+            let kind =
+                OLD_SPELLINGS.iter().find(|(old, _)| old.eq_ignore_ascii_case(kind)).map_or(kind, |(_, new)| new);
             normal.push('/');
             normal.push_str(kind);
             normal.push_str(&text[equals..end]);
@@ -158,9 +143,7 @@ impl FromStr for Dn {
 
 impl<'de> Deserialize<'de> for Dn {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?
-            .parse()
-            .map_err(serde::de::Error::custom)
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
     }
 }
 
@@ -173,16 +156,11 @@ impl fmt::Display for Dn {
 /// Where the next `/KEY=` is, at or after byte `from`: positions of its slash and equals sign.
 fn next_attribute(text: &str, from: usize) -> Option<(usize, usize)> {
     let bytes = text.as_bytes();
-    (from..bytes.len())
-        .filter(|at| bytes[*at] == b'/')
-        .find_map(|slash| {
-            let key = bytes[slash + 1..]
-                .iter()
-                .take_while(|b| b.is_ascii_alphanumeric() || **b == b'.')
-                .count();
-            let equals = slash + 1 + key;
-            (key > 0 && bytes.get(equals) == Some(&b'=')).then_some((slash, equals))
-        })
+    (from..bytes.len()).filter(|at| bytes[*at] == b'/').find_map(|slash| {
+        let key = bytes[slash + 1..].iter().take_while(|b| b.is_ascii_alphanumeric() || **b == b'.').count();
+        let equals = slash + 1 + key;
+        (key > 0 && bytes.get(equals) == Some(&b'=')).then_some((slash, equals))
+    })
 }
 
 /// Printable ASCII as it is, everything else as `\xHH`.
@@ -205,17 +183,9 @@ mod tests {
 
     #[test]
     fn older_spellings_become_todays() {
-        let old: Dn = "/C=CH/E=a@b.ch/USERID=7/CN=host/gate.example"
-            .parse()
-            .unwrap();
-        assert_eq!(
-            old.as_str(),
-            "/C=CH/emailAddress=a@b.ch/UID=7/CN=host/gate.example"
-        );
-        assert_eq!(
-            "/CN=A/Email=x".parse::<Dn>().unwrap(),
-            "/CN=A/emailAddress=x".parse().unwrap()
-        );
+        let old: Dn = "/C=CH/E=a@b.ch/USERID=7/CN=host/gate.example".parse().unwrap();
+        assert_eq!(old.as_str(), "/C=CH/emailAddress=a@b.ch/UID=7/CN=host/gate.example");
+        assert_eq!("/CN=A/Email=x".parse::<Dn>().unwrap(), "/CN=A/emailAddress=x".parse().unwrap());
     }
 
     #[test]

@@ -25,9 +25,7 @@ pub enum TrustError {
         reason: String,
     },
     /// More certificates than any real chain has.
-    #[error(
-        "the chain has {count} certificates, more than {limit}; make a new proxy directly from your certificate"
-    )]
+    #[error("the chain has {count} certificates, more than {limit}; make a new proxy directly from your certificate")]
     TooLong {
         /// Certificates presented.
         count: usize,
@@ -127,9 +125,7 @@ pub enum TrustError {
         rule: ProxyRule,
     },
     /// A certificate that may not issue others did.
-    #[error(
-        "{issuer} is not a certification authority (no CA:TRUE and keyCertSign) but issued {subject}"
-    )]
+    #[error("{issuer} is not a certification authority (no CA:TRUE and keyCertSign) but issued {subject}")]
     NotAnAuthority {
         /// Whose certificate was issued.
         subject: String,
@@ -137,9 +133,7 @@ pub enum TrustError {
         issuer: String,
     },
     /// The certificate is for something else.
-    #[error(
-        "the certificate of {subject} is not meant for a TLS {purpose} (extended key usage); use another one"
-    )]
+    #[error("the certificate of {subject} is not meant for a TLS {purpose} (extended key usage); use another one")]
     Purpose {
         /// Whose certificate it is.
         subject: String,
@@ -215,9 +209,7 @@ pub enum ProxyRule {
     #[error("it is a legacy proxy from before RFC 3820; make one with \"grid-proxy-init -rfc\"")]
     Legacy,
     /// The chain ends before the certificate that signed the proxy.
-    #[error(
-        "the certificate that signed it was not sent; send the whole chain (proxy, then your certificate)"
-    )]
+    #[error("the certificate that signed it was not sent; send the whole chain (proxy, then your certificate)")]
     NoIssuer,
     /// Section 3.8: the extension must be critical.
     #[error("its proxyCertInfo extension is not critical")]
@@ -262,9 +254,7 @@ pub enum ProxyRule {
     #[error("it carries a restriction that is not understood here; make an unrestricted proxy")]
     UnknownPolicy,
     /// Too short to be safe.
-    #[error(
-        "its key is too short; make one with at least 2048 bits (\"grid-proxy-init -bits 2048\")"
-    )]
+    #[error("its key is too short; make one with at least 2048 bits (\"grid-proxy-init -bits 2048\")")]
     ShortKey,
 }
 
@@ -282,9 +272,5 @@ pub(super) fn seconds(now: UnixTime) -> i64 {
 }
 
 fn list(names: &[String]) -> String {
-    if names.is_empty() {
-        "no host".to_owned()
-    } else {
-        names.join(", ")
-    }
+    if names.is_empty() { "no host".to_owned() } else { names.join(", ") }
 }

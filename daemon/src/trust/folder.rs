@@ -59,17 +59,12 @@ impl TrustStore {
     /// If the folder cannot be listed or holds no authority. Single bad files are
     /// [`Self::problems`].
     pub fn from_folder(path: &Path, options: TrustOptions) -> Result<Self, TrustLoadError> {
-        let read_error = |source| TrustLoadError::Read {
-            path: path.to_owned(),
-            source,
-        };
+        let read_error = |source| TrustLoadError::Read { path: path.to_owned(), source };
         let mut groups: BTreeMap<String, Group> = BTreeMap::new();
         for entry in fs::read_dir(path).map_err(read_error)?.take(MAX_FILES) {
             let file = entry.map_err(read_error)?.path();
-            let Some((hash, ending)) = file
-                .file_name()
-                .and_then(|name| name.to_str())
-                .and_then(|name| name.split_once('.'))
+            let Some((hash, ending)) =
+                file.file_name().and_then(|name| name.to_str()).and_then(|name| name.split_once('.'))
             else {
                 continue;
             };
@@ -95,10 +90,7 @@ impl TrustStore {
         let store = Self::assemble(authorities, options, problems);
         if store.roots() == 0 {
             let hint = "it should have HASH.0 files, named by \"openssl x509 -hash\"";
-            return Err(TrustLoadError::Empty {
-                path: path.to_owned(),
-                hint,
-            });
+            return Err(TrustLoadError::Empty { path: path.to_owned(), hint });
         }
         Ok(store)
     }
@@ -111,10 +103,8 @@ impl TrustStore {
     ///
     /// If the file cannot be read or holds no authority.
     pub fn from_bundle(path: &Path, options: TrustOptions) -> Result<Self, TrustLoadError> {
-        let pem = read_bounded(path, MAX_CRL_BYTES).map_err(|source| TrustLoadError::Read {
-            path: path.to_owned(),
-            source,
-        })?;
+        let pem = read_bounded(path, MAX_CRL_BYTES)
+            .map_err(|source| TrustLoadError::Read { path: path.to_owned(), source })?;
         Self::from_pem(&pem, options).ok_or_else(|| TrustLoadError::Empty {
             path: path.to_owned(),
             hint: "it should have CERTIFICATE blocks of authorities",
@@ -126,10 +116,7 @@ impl TrustStore {
     pub fn from_pem(pem: &[u8], options: TrustOptions) -> Option<Self> {
         let (mut authorities, mut problems) = (Vec::new(), Vec::new());
         for der in CertificateDer::pem_slice_iter(pem) {
-            match der
-                .map_err(|error| format!("{error}"))
-                .and_then(Authority::read)
-            {
+            match der.map_err(|error| format!("{error}")).and_then(Authority::read) {
                 Ok(authority) => authorities.push(authority),
                 Err(problem) => problems.push(problem),
             }
@@ -140,10 +127,7 @@ impl TrustStore {
                 Err(error) => problems.push(format!("a revocation list cannot be read: {error}")),
             }
         }
-        let options = TrustOptions {
-            signing_policy: Requirement::IfPresent,
-            ..options
-        };
+        let options = TrustOptions { signing_policy: Requirement::IfPresent, ..options };
         let store = Self::assemble(authorities, options, problems);
         (store.roots() > 0).then_some(store)
     }
@@ -163,12 +147,10 @@ impl Group {
             }
         }
         if let Some(path) = &self.policy {
-            let policy = read_bounded(path, MAX_SMALL_BYTES)
-                .map_err(|e| e.to_string())
-                .and_then(|bytes| {
-                    let text = String::from_utf8(bytes).map_err(|_| "it is not text".to_owned())?;
-                    SigningPolicy::parse(&text).map_err(|e| e.to_string())
-                });
+            let policy = read_bounded(path, MAX_SMALL_BYTES).map_err(|e| e.to_string()).and_then(|bytes| {
+                let text = String::from_utf8(bytes).map_err(|_| "it is not text".to_owned())?;
+                SigningPolicy::parse(&text).map_err(|e| e.to_string())
+            });
             for authority in &mut found {
                 authority.policy = match &policy {
                     Ok(policy) => Companion::Good(policy.clone()),
@@ -177,17 +159,14 @@ impl Group {
             }
         }
         for path in &self.lists {
-            match read_bounded(path, MAX_CRL_BYTES)
-                .map_err(|e| e.to_string())
-                .and_then(|bytes| revocation_list(&bytes))
+            match read_bounded(path, MAX_CRL_BYTES).map_err(|e| e.to_string()).and_then(|bytes| revocation_list(&bytes))
             {
                 Ok(list) => attach(&mut found, &list, &path.display().to_string(), problems),
                 // Which of the hash's authorities it was meant for cannot be known: all lose.
                 Err(problem) => {
                     for authority in &mut found {
                         if matches!(authority.crl, Companion::Missing) {
-                            authority.crl =
-                                Companion::Bad(format!("{}: {problem}", path.display()));
+                            authority.crl = Companion::Bad(format!("{}: {problem}", path.display()));
                         }
                     }
                 }
@@ -209,14 +188,10 @@ fn attach(
         Ok(issuer) => issuer,
         Err(problem) => return problems.push(format!("{file}: {problem}")),
     };
-    let mut candidates: Vec<&mut Authority> = authorities
-        .iter_mut()
-        .filter(|authority| authority.subject == issuer)
-        .collect();
+    let mut candidates: Vec<&mut Authority> =
+        authorities.iter_mut().filter(|authority| authority.subject == issuer).collect();
     if candidates.is_empty() {
-        return problems.push(format!(
-            "{file}: a revocation list of an authority that is not here"
-        ));
+        return problems.push(format!("{file}: a revocation list of an authority that is not here"));
     }
     let mut problem = String::new();
     for authority in &mut candidates {
@@ -259,14 +234,9 @@ fn is_number(text: &str) -> bool {
 pub(crate) fn read_bounded(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     use io::Read as _;
     let mut bytes = Vec::new();
-    fs::File::open(path)?
-        .take(limit + 1)
-        .read_to_end(&mut bytes)?;
+    fs::File::open(path)?.take(limit + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > limit {
-        return Err(io::Error::new(
-            io::ErrorKind::FileTooLarge,
-            format!("it is larger than {limit} bytes"),
-        ));
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it is larger than {limit} bytes")));
     }
     Ok(bytes)
 }

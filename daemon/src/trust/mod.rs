@@ -133,10 +133,7 @@ pub struct TrustOptions {
 /// A folder's authorities need a signing policy; revocation lists count where present.
 impl Default for TrustOptions {
     fn default() -> Self {
-        Self {
-            signing_policy: Requirement::Required,
-            crl: Requirement::IfPresent,
-        }
+        Self { signing_policy: Requirement::Required, crl: Requirement::IfPresent }
     }
 }
 

@@ -37,45 +37,29 @@ impl SigningPolicy {
         // The name of the entry being read, and whether its right to sign was seen.
         let mut open: Option<(String, bool)> = None;
         for (index, line) in text.lines().enumerate() {
-            let bad = |reason| BadPolicy {
-                line: index + 1,
-                reason,
-            };
+            let bad = |reason| BadPolicy { line: index + 1, reason };
             let line = line.trim();
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
-            let (keyword, rest) = line
-                .split_once(char::is_whitespace)
-                .ok_or(bad("expected a keyword and a value"))?;
-            let (kind, value) = rest
-                .trim()
-                .split_once(char::is_whitespace)
-                .ok_or(bad("expected three words"))?;
+            let (keyword, rest) = line.split_once(char::is_whitespace).ok_or(bad("expected a keyword and a value"))?;
+            let (kind, value) = rest.trim().split_once(char::is_whitespace).ok_or(bad("expected three words"))?;
             let value = unquote(value.trim()).ok_or(bad("a quotation mark is missing"))?;
             match (keyword, kind) {
                 ("access_id_CA", "X509") => open = Some((normal(value), false)),
                 ("pos_rights", "globus") if value.eq_ignore_ascii_case("CA:sign") => {
-                    open.as_mut()
-                        .ok_or(bad("pos_rights before access_id_CA"))?
-                        .1 = true;
+                    open.as_mut().ok_or(bad("pos_rights before access_id_CA"))?.1 = true;
                 }
                 ("cond_subjects", "globus") => {
-                    let (authority, may_sign) = open
-                        .clone()
-                        .ok_or(bad("cond_subjects before access_id_CA"))?;
+                    let (authority, may_sign) = open.clone().ok_or(bad("cond_subjects before access_id_CA"))?;
                     if !may_sign {
                         return Err(bad("cond_subjects without pos_rights globus CA:sign"));
                     }
                     if entries.len() == MAX_ENTRIES {
                         return Err(bad("too many entries"));
                     }
-                    let patterns =
-                        patterns(value).ok_or(bad("patterns must be in quotation marks"))?;
-                    entries.push(Entry {
-                        authority,
-                        patterns,
-                    });
+                    let patterns = patterns(value).ok_or(bad("patterns must be in quotation marks"))?;
+                    entries.push(Entry { authority, patterns });
                 }
                 _ => {
                     return Err(bad(
@@ -100,8 +84,7 @@ impl SigningPolicy {
 
 /// Brings older spellings up to date; patterns such as `/*` stay as they are.
 fn normal(text: &str) -> String {
-    text.parse::<Dn>()
-        .map_or_else(|_| text.to_owned(), |dn| dn.as_str().to_owned())
+    text.parse::<Dn>().map_or_else(|_| text.to_owned(), |dn| dn.as_str().to_owned())
 }
 
 /// Takes one pair of enclosing single or double quotation marks off, if there is one.
@@ -183,13 +166,9 @@ cond_subjects globus "/O=Other/*"
         let ca = "/C=CH/O=Grid/CN=Grid CA";
         assert!(policy.permits(ca, "/C=CH/O=Grid/CN=Alice"));
         assert!(policy.permits(ca, "/DC=ch/DC=grid/CN=host/a.grid.ch"));
-        for subject in [
-            "/C=CH/O=Gridx/CN=Alice",
-            "/O=Other/CN=Bob",
-            "/DC=ch/DC=grid/CN=host/ab.grid.ch",
-            "",
-            "/C=CH/O=Grid",
-        ] {
+        for subject in
+            ["/C=CH/O=Gridx/CN=Alice", "/O=Other/CN=Bob", "/DC=ch/DC=grid/CN=host/ab.grid.ch", "", "/C=CH/O=Grid"]
+        {
             assert!(!policy.permits(ca, subject), "{subject}");
         }
         assert!(policy.permits("/C=CH/O=Other/emailAddress=ca@other.ch", "/O=Other/CN=Bob"));
@@ -204,10 +183,7 @@ cond_subjects globus "/O=Other/*"
             ("access_id_CA X509 '/CN=x", 1),
             ("access_id_CA X509", 1),
             ("neg_rights globus CA:sign", 1),
-            (
-                "access_id_CA X509 '/CN=x'\npos_rights globus CA:sign\ncond_subjects globus '\"/a\" /b'",
-                3,
-            ),
+            ("access_id_CA X509 '/CN=x'\npos_rights globus CA:sign\ncond_subjects globus '\"/a\" /b'", 3),
         ] {
             assert_eq!(SigningPolicy::parse(text).unwrap_err().line, line, "{text}");
         }
@@ -216,10 +192,7 @@ cond_subjects globus "/O=Other/*"
     #[test]
     fn many_stars_do_not_make_matching_slow() {
         let text = "a".repeat(2000);
-        assert!(!matches(
-            "*a".repeat(30).as_bytes(),
-            (text.clone() + "b").as_bytes()
-        ));
+        assert!(!matches("*a".repeat(30).as_bytes(), (text.clone() + "b").as_bytes()));
         assert!(matches(b"*a*", text.as_bytes()) && matches(b"", b"") && matches(b"**", b""));
     }
 }

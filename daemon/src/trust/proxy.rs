@@ -43,22 +43,12 @@ pub(super) fn walk(
     algorithms: &WebPkiSupportedAlgorithms,
     now: UnixTime,
 ) -> Result<Proxies, TrustError> {
-    let mut proxies = Proxies {
-        levels: 0,
-        limited: false,
-    };
+    let mut proxies = Proxies { levels: 0, limited: false };
     for (level, proxy) in chain.iter().enumerate() {
-        let broken = |rule| TrustError::Proxy {
-            subject: proxy.name(),
-            rule,
-        };
+        let broken = |rule| TrustError::Proxy { subject: proxy.name(), rule };
         let issuer = chain.get(level + 1);
         let Some(info) = proxy.extension(&PROXY_CERT_INFO) else {
-            return if is_legacy(proxy, issuer) {
-                Err(broken(ProxyRule::Legacy))
-            } else {
-                Ok(proxies)
-            };
+            return if is_legacy(proxy, issuer) { Err(broken(ProxyRule::Legacy)) } else { Ok(proxies) };
         };
         if !info.critical {
             return Err(broken(ProxyRule::NotCritical));
@@ -66,15 +56,10 @@ pub(super) fn walk(
         let info = ProxyInfo::decode(info.value).ok_or_else(|| broken(ProxyRule::BadInfo))?;
         let issuer = issuer.ok_or_else(|| broken(ProxyRule::NoIssuer))?;
         // The user's own mistakes first: they have the most useful answers.
-        proxy
-            .check_validity(Kind::Proxy, now)
-            .map_err(|error| name_the_user(error, chain))?;
+        proxy.check_validity(Kind::Proxy, now).map_err(|error| name_the_user(error, chain))?;
         check_level(proxy, issuer, level, &info).map_err(broken)?;
         if !proxy.is_signed_by(issuer.spki(), algorithms) {
-            return Err(TrustError::BadSignature {
-                subject: proxy.name(),
-                issuer: issuer.name(),
-            });
+            return Err(TrustError::BadSignature { subject: proxy.name(), issuer: issuer.name() });
         }
         if info.limited {
             proxies.limited = true;
@@ -84,10 +69,7 @@ pub(super) fn walk(
         proxies.levels += 1;
     }
     match chain.last() {
-        Some(last) => Err(TrustError::Proxy {
-            subject: last.name(),
-            rule: ProxyRule::NoIssuer,
-        }),
+        Some(last) => Err(TrustError::Proxy { subject: last.name(), rule: ProxyRule::NoIssuer }),
         None => Err(TrustError::Missing),
     }
 }
@@ -117,10 +99,7 @@ fn check_level(
     if !issuer.may_sign() {
         return Err(ProxyRule::IssuerKeyUsage);
     }
-    if info
-        .path_length
-        .is_some_and(|allowed| u64::try_from(below).is_ok_and(|below| below > allowed))
-    {
+    if info.path_length.is_some_and(|allowed| u64::try_from(below).is_ok_and(|below| below > allowed)) {
         return Err(ProxyRule::PathLength);
     }
     let known = [
@@ -130,11 +109,8 @@ fn check_level(
         PROXY_CERT_INFO,
     ];
     for extension in x509.extensions() {
-        if [
-            oid_registry::OID_X509_EXT_SUBJECT_ALT_NAME,
-            oid_registry::OID_X509_EXT_ISSUER_ALT_NAME,
-        ]
-        .contains(&extension.oid)
+        if [oid_registry::OID_X509_EXT_SUBJECT_ALT_NAME, oid_registry::OID_X509_EXT_ISSUER_ALT_NAME]
+            .contains(&extension.oid)
         {
             return Err(ProxyRule::AlternativeName);
         }
@@ -150,24 +126,12 @@ fn check_level(
 
 /// "proxy of Alice", not "proxy of Alice/CN=1234/CN=5678".
 fn name_the_user(error: TrustError, chain: &[Certificate<'_>]) -> TrustError {
-    let Some(user) = chain
-        .iter()
-        .find(|c| c.extension(&PROXY_CERT_INFO).is_none())
-        .map(Certificate::name)
-    else {
+    let Some(user) = chain.iter().find(|c| c.extension(&PROXY_CERT_INFO).is_none()).map(Certificate::name) else {
         return error;
     };
     match error {
-        TrustError::Expired { what, at, .. } => TrustError::Expired {
-            what,
-            subject: user,
-            at,
-        },
-        TrustError::NotYetValid { what, from, .. } => TrustError::NotYetValid {
-            what,
-            subject: user,
-            from,
-        },
+        TrustError::Expired { what, at, .. } => TrustError::Expired { what, subject: user, at },
+        TrustError::NotYetValid { what, from, .. } => TrustError::NotYetValid { what, subject: user, from },
         other => other,
     }
 }
@@ -185,11 +149,7 @@ fn is_legacy(certificate: &Certificate<'_>, issuer: Option<&Certificate<'_>>) ->
         return true;
     }
     let x509 = &certificate.x509;
-    let last = x509
-        .subject()
-        .iter_common_name()
-        .last()
-        .map(|name| name.attr_value().data);
+    let last = x509.subject().iter_common_name().last().map(|name| name.attr_value().data);
     issuer.is_some_and(|issuer| x509.issuer().as_raw() == issuer.x509.subject().as_raw())
         && extends_by_common_name(x509.subject(), x509.issuer())
         && matches!(last, Some(b"proxy" | b"limited proxy"))
@@ -232,21 +192,13 @@ impl ProxyInfo {
         let limited = language == LIMITED;
         let policy = if language == INHERIT_ALL || limited {
             // The two languages say everything themselves; text beside them is a restriction.
-            if rules.is_some_and(|rules| !rules.data.is_empty()) {
-                Err(ProxyRule::UnknownPolicy)
-            } else {
-                Ok(())
-            }
+            if rules.is_some_and(|rules| !rules.data.is_empty()) { Err(ProxyRule::UnknownPolicy) } else { Ok(()) }
         } else if language == INDEPENDENT {
             Err(ProxyRule::Independent)
         } else {
             Err(ProxyRule::UnknownPolicy)
         };
-        Some(Self {
-            path_length,
-            limited,
-            policy,
-        })
+        Some(Self { path_length, limited, policy })
     }
 }
 
@@ -278,26 +230,10 @@ mod tests {
 
     #[test]
     fn proxy_cert_info_decodes_with_and_without_a_path_length() {
-        assert_eq!(
-            ProxyInfo::decode(INHERIT),
-            Some(ProxyInfo {
-                path_length: None,
-                limited: false,
-                policy: Ok(())
-            })
-        );
-        let limited = [
-            0x30, 18, 2, 1, 3, 0x30, 13, 6, 11, 0x2b, 6, 1, 4, 1, 0x9b, 0x50, 1, 1, 1, 9,
-        ];
+        assert_eq!(ProxyInfo::decode(INHERIT), Some(ProxyInfo { path_length: None, limited: false, policy: Ok(()) }));
+        let limited = [0x30, 18, 2, 1, 3, 0x30, 13, 6, 11, 0x2b, 6, 1, 4, 1, 0x9b, 0x50, 1, 1, 1, 9];
         let limited = &limited[..];
-        assert_eq!(
-            ProxyInfo::decode(limited),
-            Some(ProxyInfo {
-                path_length: Some(3),
-                limited: true,
-                policy: Ok(())
-            })
-        );
+        assert_eq!(ProxyInfo::decode(limited), Some(ProxyInfo { path_length: Some(3), limited: true, policy: Ok(()) }));
     }
 
     #[test]
@@ -307,22 +243,12 @@ mod tests {
         }
         assert_eq!(ProxyInfo::decode(&[INHERIT, &[0]].concat()), None);
         // A negative path length is not "no limit".
-        assert_eq!(
-            ProxyInfo::decode(&[
-                0x30, 15, 2, 1, 0xff, 0x30, 10, 6, 8, 0x2b, 6, 1, 5, 5, 7, 0x15, 1
-            ]),
-            None
-        );
+        assert_eq!(ProxyInfo::decode(&[0x30, 15, 2, 1, 0xff, 0x30, 10, 6, 8, 0x2b, 6, 1, 5, 5, 7, 0x15, 1]), None);
     }
 
     #[test]
     fn a_policy_text_beside_inherit_all_is_a_restriction_we_do_not_know() {
-        let with_text = [
-            0x30, 15, 0x30, 13, 6, 8, 0x2b, 6, 1, 5, 5, 7, 0x15, 1, 4, 1, b'x',
-        ];
-        assert_eq!(
-            ProxyInfo::decode(&with_text).unwrap().policy,
-            Err(ProxyRule::UnknownPolicy)
-        );
+        let with_text = [0x30, 15, 0x30, 13, 6, 8, 0x2b, 6, 1, 5, 5, 7, 0x15, 1, 4, 1, b'x'];
+        assert_eq!(ProxyInfo::decode(&with_text).unwrap().policy, Err(ProxyRule::UnknownPolicy));
     }
 }

@@ -58,38 +58,21 @@ impl Authority {
     pub(super) fn read(der: CertificateDer<'static>) -> Result<Self, String> {
         let (name, subject, spki) = {
             let certificate = Certificate::parse(&der, 1).map_err(|error| error.to_string())?;
-            if !certificate.may_issue()
-                && certificate.x509.version() == x509_parser::x509::X509Version::V3
-            {
+            if !certificate.may_issue() && certificate.x509.version() == x509_parser::x509::X509Version::V3 {
                 return Err(format!(
                     "{} is not a certification authority (no CA:TRUE and keyCertSign)",
                     certificate.name()
                 ));
             }
-            (
-                certificate.name(),
-                certificate.x509.subject().as_raw().to_vec(),
-                certificate.spki().to_vec(),
-            )
+            (certificate.name(), certificate.x509.subject().as_raw().to_vec(), certificate.spki().to_vec())
         };
-        Ok(Self {
-            der,
-            name,
-            subject,
-            spki,
-            policy: Companion::Missing,
-            crl: Companion::Missing,
-        })
+        Ok(Self { der, name, subject, spki, policy: Companion::Missing, crl: Companion::Missing })
     }
 }
 
 impl TrustStore {
     /// Assembles a store; `problems` are texts about files that could not be used.
-    pub(super) fn assemble(
-        authorities: Vec<Authority>,
-        options: TrustOptions,
-        mut problems: Vec<String>,
-    ) -> Self {
+    pub(super) fn assemble(authorities: Vec<Authority>, options: TrustOptions, mut problems: Vec<String>) -> Self {
         let algorithms = crate::tls::provider().signature_verification_algorithms;
         let (mut anchors, mut links) = (Vec::new(), Vec::new());
         for authority in &authorities {
@@ -102,29 +85,13 @@ impl TrustStore {
             }
             match webpki::anchor_from_trusted_cert(&authority.der) {
                 Ok(anchor) => anchors.push(anchor.to_owned()),
-                Err(error) => problems.push(format!(
-                    "authority {} cannot be used: {error:?}",
-                    authority.name
-                )),
+                Err(error) => problems.push(format!("authority {} cannot be used: {error:?}", authority.name)),
             }
-            for problem in [authority.policy.problem(), authority.crl.problem()]
-                .into_iter()
-                .flatten()
-            {
-                problems.push(format!(
-                    "authority {} is refused: {problem}",
-                    authority.name
-                ));
+            for problem in [authority.policy.problem(), authority.crl.problem()].into_iter().flatten() {
+                problems.push(format!("authority {} is refused: {problem}", authority.name));
             }
         }
-        Self {
-            authorities,
-            anchors,
-            links,
-            options,
-            algorithms,
-            problems,
-        }
+        Self { authorities, anchors, links, options, algorithms, problems }
     }
 
     /// Files that were found and could not be used, for the log.
@@ -153,10 +120,7 @@ impl TrustStore {
         now: UnixTime,
     ) -> Result<Identity, TrustError> {
         if chain.len() > MAX_CHAIN {
-            return Err(TrustError::TooLong {
-                count: chain.len(),
-                limit: MAX_CHAIN,
-            });
+            return Err(TrustError::TooLong { count: chain.len(), limit: MAX_CHAIN });
         }
         let certificates = chain
             .iter()
@@ -167,16 +131,8 @@ impl TrustStore {
         let end_entity = &certificates[proxies.levels];
         end_entity.check_validity(Kind::Certificate, now)?;
         let attributes = end_entity.attributes()?;
-        let end = self.authority_path(
-            end_entity,
-            &certificates[proxies.levels + 1..],
-            purpose,
-            now,
-        )?;
-        let proxies_end = certificates[..=proxies.levels]
-            .iter()
-            .map(Certificate::not_after)
-            .min();
+        let end = self.authority_path(end_entity, &certificates[proxies.levels + 1..], purpose, now)?;
+        let proxies_end = certificates[..=proxies.levels].iter().map(Certificate::not_after).min();
         Ok(Identity {
             subject: Dn::of(&attributes),
             attributes,
@@ -184,9 +140,7 @@ impl TrustStore {
             limited: proxies.limited,
             fingerprint: Fingerprint::of(chain),
             authority: end.root,
-            not_after_us: micros(
-                proxies_end.map_or(end.not_after, |proxies| proxies.min(end.not_after)),
-            ),
+            not_after_us: micros(proxies_end.map_or(end.not_after, |proxies| proxies.min(end.not_after))),
         })
     }
 
@@ -203,8 +157,7 @@ impl TrustStore {
         let leaf = chain.first().ok_or(TrustError::Missing)?;
         let certificate = Certificate::parse(leaf, 1)?;
         let fits = !identity.is_proxy()
-            && EndEntityCert::try_from(leaf)
-                .is_ok_and(|leaf| leaf.verify_is_valid_for_subject_name(name).is_ok());
+            && EndEntityCert::try_from(leaf).is_ok_and(|leaf| leaf.verify_is_valid_for_subject_name(name).is_ok());
         if fits {
             return Ok(());
         }
@@ -225,11 +178,8 @@ impl TrustStore {
     ) -> Result<PathEnd, TrustError> {
         let refused = |error| self.explain(error, end_entity, presented, purpose, now);
         let parsed = EndEntityCert::try_from(end_entity.der).map_err(refused)?;
-        let links: Vec<CertificateDer<'_>> = presented
-            .iter()
-            .map(|c| c.der.clone())
-            .chain(self.links.iter().cloned())
-            .collect();
+        let links: Vec<CertificateDer<'_>> =
+            presented.iter().map(|c| c.der.clone()).chain(self.links.iter().cloned()).collect();
         // webpki lets us reject a finished path and tries the next one. Its error type cannot
         // carry our reason, so that stays here.
         let reason = RefCell::new(None);
@@ -240,23 +190,12 @@ impl TrustStore {
                 Err(webpki::Error::CertDistrusted)
             }
         };
-        let attempt = |usage| {
-            parsed.verify_for_usage(
-                self.algorithms.all,
-                &self.anchors,
-                &links,
-                now,
-                usage,
-                None,
-                Some(&judge),
-            )
-        };
+        let attempt =
+            |usage| parsed.verify_for_usage(self.algorithms.all, &self.anchors, &links, now, usage, None, Some(&judge));
         let verified = match purpose {
             Purpose::Client => attempt(KeyUsage::client_auth()),
             Purpose::Server => attempt(KeyUsage::server_auth()),
-            Purpose::Either => {
-                attempt(KeyUsage::client_auth()).or_else(|_| attempt(KeyUsage::server_auth()))
-            }
+            Purpose::Either => attempt(KeyUsage::client_auth()).or_else(|_| attempt(KeyUsage::server_auth())),
         };
         match verified {
             Ok(path) => self.judge_path(&path, end_entity, now),
@@ -275,20 +214,15 @@ impl TrustStore {
             .authorities
             .iter()
             .find(|authority| {
-                webpki::anchor_from_trusted_cert(&authority.der)
-                    .is_ok_and(|anchor| anchor == *path.anchor())
+                webpki::anchor_from_trusted_cert(&authority.der).is_ok_and(|anchor| anchor == *path.anchor())
             })
             .ok_or_else(|| TrustError::Refused {
                 subject: end_entity.name(),
                 reason: "its authority left the trust store".to_owned(),
             })?;
-        let mut ders: Vec<CertificateDer<'_>> =
-            path.intermediate_certificates().map(|c| c.der()).collect();
+        let mut ders: Vec<CertificateDer<'_>> = path.intermediate_certificates().map(|c| c.der()).collect();
         ders.push(root.der.clone());
-        let issuers = ders
-            .iter()
-            .map(|der| Certificate::parse(der, 1))
-            .collect::<Result<Vec<_>, _>>()?;
+        let issuers = ders.iter().map(|der| Certificate::parse(der, 1)).collect::<Result<Vec<_>, _>>()?;
         let mut not_after = i64::MAX;
         let mut child = end_entity;
         for issuer in &issuers {
@@ -297,79 +231,49 @@ impl TrustStore {
             not_after = not_after.min(issuer.not_after());
             child = issuer;
         }
-        Ok(PathEnd {
-            root: Fingerprint::of(std::slice::from_ref(&root.der)),
-            not_after,
-        })
+        Ok(PathEnd { root: Fingerprint::of(std::slice::from_ref(&root.der)), not_after })
     }
 
     /// Whether `issuer` may have issued `child`, and has not taken it back.
-    fn judge_step(
-        &self,
-        child: &Certificate<'_>,
-        issuer: &Certificate<'_>,
-        now: UnixTime,
-    ) -> Result<(), TrustError> {
+    fn judge_step(&self, child: &Certificate<'_>, issuer: &Certificate<'_>, now: UnixTime) -> Result<(), TrustError> {
         let (subject, issuer_name) = (child.name(), issuer.name());
         // An old root of version 1 has no extensions to say CA:TRUE with; being in the store does.
-        let is_old_root =
-            issuer.x509.version() == x509_parser::x509::X509Version::V1 && self.owns(issuer.der);
+        let is_old_root = issuer.x509.version() == x509_parser::x509::X509Version::V1 && self.owns(issuer.der);
         if !issuer.may_issue() && !is_old_root {
-            return Err(TrustError::NotAnAuthority {
-                subject,
-                issuer: issuer_name,
-            });
+            return Err(TrustError::NotAnAuthority { subject, issuer: issuer_name });
         }
-        let ours = self
-            .authorities
-            .iter()
-            .find(|a| a.subject == issuer.x509.subject().as_raw() && a.spki == issuer.spki());
+        let ours =
+            self.authorities.iter().find(|a| a.subject == issuer.x509.subject().as_raw() && a.spki == issuer.spki());
         match ours.map_or(&Companion::Missing, |authority| &authority.policy) {
             Companion::Good(policy) => {
-                if !policy.permits(
-                    &Dn::of(&issuer.attributes()?).to_string(),
-                    &Dn::of(&child.attributes()?).to_string(),
-                ) {
-                    return Err(TrustError::Policy {
-                        subject,
-                        issuer: issuer_name,
-                    });
+                if !policy
+                    .permits(&Dn::of(&issuer.attributes()?).to_string(), &Dn::of(&child.attributes()?).to_string())
+                {
+                    return Err(TrustError::Policy { subject, issuer: issuer_name });
                 }
             }
             Companion::Bad(problem) => {
-                return Err(TrustError::Authority {
-                    issuer: issuer_name,
-                    problem: problem.clone(),
-                });
+                return Err(TrustError::Authority { issuer: issuer_name, problem: problem.clone() });
             }
             Companion::Missing if self.options.signing_policy == Requirement::Required => {
-                let problem = "it has no .signing_policy file in the trust folder, and the configuration requires one".to_owned();
-                return Err(TrustError::Authority {
-                    issuer: issuer_name,
-                    problem,
-                });
+                let problem =
+                    "it has no .signing_policy file in the trust folder, and the configuration requires one".to_owned();
+                return Err(TrustError::Authority { issuer: issuer_name, problem });
             }
             Companion::Missing => {}
         }
         match ours.map_or(&Companion::Missing, |authority| &authority.crl) {
             Companion::Good(crl) => crl.check(child.x509.raw_serial(), subject, issuer_name, now),
-            Companion::Bad(problem) => Err(TrustError::Authority {
-                issuer: issuer_name,
-                problem: problem.clone(),
-            }),
+            Companion::Bad(problem) => Err(TrustError::Authority { issuer: issuer_name, problem: problem.clone() }),
             Companion::Missing if self.options.crl == Requirement::Required => {
-                Err(TrustError::CrlMissing {
-                    issuer: issuer_name,
-                })
+                Err(TrustError::CrlMissing { issuer: issuer_name })
             }
             Companion::Missing => Ok(()),
         }
     }
 
     fn owns(&self, der: &CertificateDer<'_>) -> bool {
-        self.authorities
-            .iter()
-            .any(|authority| authority.der == *der)
+        self.authorities.iter().any(|authority| authority.der == *der)
     }
 
     /// Puts webpki's error into words that name a certificate.
@@ -390,7 +294,10 @@ impl TrustStore {
                 let mut last = end_entity;
                 for _ in presented {
                     let issuer = last.x509.issuer().as_raw();
-                    match presented.iter().find(|c| c.x509.subject().as_raw() == issuer && c.x509.issuer().as_raw() != issuer) {
+                    match presented
+                        .iter()
+                        .find(|c| c.x509.subject().as_raw() == issuer && c.x509.issuer().as_raw() != issuer)
+                    {
                         Some(next) => last = next,
                         None => break,
                     }
@@ -400,29 +307,44 @@ impl TrustStore {
             E::CertExpired { .. } | E::CertNotValidYet { .. } => presented
                 .iter()
                 .find_map(|certificate| certificate.check_validity(Kind::Authority, now).err())
-                .or_else(|| self.links.iter().find_map(|der| Certificate::parse(der, 1).ok()?.check_validity(Kind::Authority, now).err()))
-                .unwrap_or(TrustError::Refused { subject, reason: "a certificate of its chain is not valid now".to_owned() }),
+                .or_else(|| {
+                    self.links
+                        .iter()
+                        .find_map(|der| Certificate::parse(der, 1).ok()?.check_validity(Kind::Authority, now).err())
+                })
+                .unwrap_or(TrustError::Refused {
+                    subject,
+                    reason: "a certificate of its chain is not valid now".to_owned(),
+                }),
             E::InvalidSignatureForPublicKey => TrustError::BadSignature { subject, issuer: end_entity.issuer_name() },
             E::EndEntityUsedAsCa => {
                 let issuer = presented.iter().find(|certificate| !certificate.claims_authority());
-                TrustError::NotAnAuthority { subject, issuer: issuer.map_or_else(|| end_entity.issuer_name(), Certificate::name) }
+                TrustError::NotAnAuthority {
+                    subject,
+                    issuer: issuer.map_or_else(|| end_entity.issuer_name(), Certificate::name),
+                }
             }
             E::RequiredEkuNotFoundContext(_) => {
                 TrustError::Purpose { subject, purpose: if purpose == Purpose::Server { "server" } else { "client" } }
             }
-            E::CaUsedAsEndEntity => TrustError::Refused { subject, reason: "it is an authority's own, which may not log in".to_owned() },
-            E::UnsupportedCertVersion => {
-                TrustError::Refused { subject, reason: "it is not of X.509 version 3; have it issued with extensions".to_owned() }
+            E::CaUsedAsEndEntity => {
+                TrustError::Refused { subject, reason: "it is an authority's own, which may not log in".to_owned() }
             }
+            E::UnsupportedCertVersion => TrustError::Refused {
+                subject,
+                reason: "it is not of X.509 version 3; have it issued with extensions".to_owned(),
+            },
             E::UnsupportedCriticalExtension => {
                 TrustError::Refused { subject, reason: "it has a critical extension that is not understood".to_owned() }
             }
-            E::PathLenConstraintViolated => {
-                TrustError::Refused { subject, reason: "more authorities stand above it than one of them allows".to_owned() }
-            }
-            E::NameConstraintViolation => {
-                TrustError::Refused { subject, reason: "an authority above it may not issue such names (name constraints)".to_owned() }
-            }
+            E::PathLenConstraintViolated => TrustError::Refused {
+                subject,
+                reason: "more authorities stand above it than one of them allows".to_owned(),
+            },
+            E::NameConstraintViolation => TrustError::Refused {
+                subject,
+                reason: "an authority above it may not issue such names (name constraints)".to_owned(),
+            },
             E::UnsupportedSignatureAlgorithmContext(_) => TrustError::Refused {
                 subject,
                 reason: "it is signed with an algorithm that is no longer accepted (SHA-1 or a short key)".to_owned(),
