@@ -144,6 +144,8 @@ pub enum Command {
     Mlst(Option<FtpPath>),
     /// `MLSD [path]`
     Mlsd(Option<FtpPath>),
+    /// `MLSC [path]`: as MLSD, on the control connection (by custom of Globus)
+    Mlsc(Option<FtpPath>),
     /// `STAT [-flags] [path]`; the flags are dropped
     Stat(Option<FtpPath>),
     /// `SIZE path`

@@ -88,11 +88,13 @@ pub enum Fact {
     Locality,
     /// `X.Cos`: the class of service
     Cos,
+    /// `X.Crc32c`: CRC-32C of a file's content, from the catalogue
+    Crc32c,
 }
 
 impl Fact {
     /// All of them, in the order they are written.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Type,
         Self::Size,
         Self::Modify,
@@ -105,6 +107,7 @@ impl Fact {
         Self::UnixGid,
         Self::Locality,
         Self::Cos,
+        Self::Crc32c,
     ];
 
     /// The name on the wire.
@@ -122,6 +125,7 @@ impl Fact {
             Self::UnixGid => "UNIX.gid",
             Self::Locality => "X.Locality",
             Self::Cos => "X.Cos",
+            Self::Crc32c => "X.Crc32c",
         }
     }
 
@@ -207,6 +211,8 @@ pub struct Facts {
     pub locality: Option<Locality>,
     /// Class of service.
     pub cos: Option<String>,
+    /// CRC-32C of the content: a client that has it need not ask CKSM for each of many small files.
+    pub crc32c: Option<u32>,
 }
 
 /// A line that is no facts and name.
@@ -230,6 +236,7 @@ impl Facts {
             gid: None,
             locality: None,
             cos: None,
+            crc32c: None,
         }
     }
 
@@ -247,6 +254,7 @@ impl Facts {
             Fact::UnixGid => self.gid.map(|gid| gid.to_string()),
             Fact::Locality => self.locality.map(|locality| locality.as_str().to_owned()),
             Fact::Cos => self.cos.clone(),
+            Fact::Crc32c => self.crc32c.map(|sum| format!("{sum:08x}")),
         }
     }
 
@@ -307,6 +315,7 @@ impl Facts {
                         Locality::ALL.into_iter().find(|locality| locality.as_str().eq_ignore_ascii_case(value));
                 }
                 Some(Fact::Cos) => facts.cos = Some(value.to_owned()),
+                Some(Fact::Crc32c) => facts.crc32c = u32::from_str_radix(value, 16).ok(),
                 None => {}
             }
         }

@@ -89,6 +89,7 @@ impl Command {
             Self::Nlst(_) => "NLST",
             Self::Mlst(_) => "MLST",
             Self::Mlsd(_) => "MLSD",
+            Self::Mlsc(_) => "MLSC",
             Self::Stat(_) => "STAT",
             Self::Size(_) => "SIZE",
             Self::Mdtm(_) => "MDTM",
@@ -139,7 +140,9 @@ impl Command {
             | Self::Size(path)
             | Self::Mdtm(path)
             | Self::Hash(path) => path.to_string(),
-            Self::Mlst(path) | Self::Mlsd(path) => path.as_ref().map(ToString::to_string).unwrap_or_default(),
+            Self::Mlst(path) | Self::Mlsd(path) | Self::Mlsc(path) => {
+                path.as_ref().map(ToString::to_string).unwrap_or_default()
+            }
             // Or a name that begins with "-" would be read as flags.
             Self::List(path) | Self::Nlst(path) | Self::Stat(path) => match path {
                 Some(path) if path.as_str().starts_with('-') => format!("./{path}"),

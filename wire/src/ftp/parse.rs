@@ -323,6 +323,7 @@ impl Command {
             "STAT" => arguments.listing().map(Self::Stat),
             "MLST" => arguments.optional_path().map(Self::Mlst),
             "MLSD" => arguments.optional_path().map(Self::Mlsd),
+            "MLSC" => arguments.optional_path().map(Self::Mlsc),
             "SIZE" => arguments.path().map(Self::Size),
             "MDTM" => arguments.path().map(Self::Mdtm),
             "MFMT" => {

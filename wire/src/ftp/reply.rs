@@ -9,8 +9,9 @@ use std::fmt;
 
 use bytes::{BufMut, BytesMut};
 
-/// Most bytes of one reply that a client takes. A `STAT` of a directory answers on the control connection.
-pub const MAX_REPLY_BYTES: usize = 4 * 1024 * 1024;
+/// Most bytes of one reply that a client takes, unless it says otherwise. `STAT` and `MLSC` of a directory answer on the
+/// control connection.
+pub const MAX_REPLY_BYTES: usize = 64 << 20;
 
 /// One reply: a code and at least one line of text.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -46,7 +47,7 @@ pub enum ReplyError {
         /// How it begins.
         line: String,
     },
-    /// Longer than [`MAX_REPLY_BYTES`].
+    /// Longer than the decoder's limit.
     #[error("the server's reply is longer than {limit_bytes} bytes")]
     TooLong {
         /// The limit.
@@ -203,18 +204,30 @@ fn code_of(digits: [u8; 3]) -> Option<u16> {
 }
 
 /// Takes bytes, gives replies. Text that is not UTF-8 is shown with replacement characters.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct ReplyDecoder {
+    limit_bytes: usize,
     line: Vec<u8>,
     /// Code and lines of the reply that has begun and not ended.
     begun: Option<(u16, Vec<String>)>,
     reply_bytes: usize,
 }
 
+impl Default for ReplyDecoder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl ReplyDecoder {
     /// Nothing received yet.
     pub fn new() -> Self {
-        Self::default()
+        Self::with_limit(MAX_REPLY_BYTES)
+    }
+
+    /// As [`new`](Self::new), for replies up to `limit_bytes`.
+    pub fn with_limit(limit_bytes: usize) -> Self {
+        Self { limit_bytes, line: Vec::new(), begun: None, reply_bytes: 0 }
     }
 
     /// Takes bytes off the front of `input` until a reply is whole or nothing is left (`None`). What follows the reply
@@ -249,8 +262,8 @@ impl ReplyDecoder {
 
     fn take(&mut self, bytes: &[u8]) -> Result<(), ReplyError> {
         self.reply_bytes += bytes.len();
-        if self.reply_bytes > MAX_REPLY_BYTES {
-            return Err(ReplyError::TooLong { limit_bytes: MAX_REPLY_BYTES });
+        if self.reply_bytes > self.limit_bytes {
+            return Err(ReplyError::TooLong { limit_bytes: self.limit_bytes });
         }
         self.line.extend_from_slice(bytes);
         Ok(())
@@ -346,13 +359,13 @@ mod tests {
 
     #[test]
     fn an_endless_reply_is_stopped() {
-        let mut decoder = ReplyDecoder::new();
+        let mut decoder = ReplyDecoder::with_limit(1 << 20);
         assert_eq!(decoder.next_reply(&mut &b"211-x\r\n"[..]), Ok(None));
         let chunk = b"\n".repeat(1 << 16);
         let stopped = (0..1000).find_map(|_| decoder.next_reply(&mut &chunk[..]).err());
-        assert_eq!(stopped, Some(ReplyError::TooLong { limit_bytes: MAX_REPLY_BYTES }));
-        let endless = vec![b'2'; MAX_REPLY_BYTES + 1];
-        assert!(decode(&[&endless]).is_err());
+        assert_eq!(stopped, Some(ReplyError::TooLong { limit_bytes: 1 << 20 }));
+        let endless = vec![b'2'; 2 << 20];
+        assert!(ReplyDecoder::with_limit(1 << 20).next_reply(&mut &endless[..]).is_err());
     }
 
     proptest! {

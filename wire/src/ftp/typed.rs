@@ -212,6 +212,28 @@ impl Reply {
         parsed.ok_or_else(|| self.unexpected("the facts of a file"))
     }
 
+    /// The answer to MLSC: `250-…`, ` facts name` for each entry, `250 End`.
+    pub fn listing<'a>(path: &str, wanted: FactSet, entries: impl IntoIterator<Item = (&'a Facts, &'a str)>) -> Self {
+        let mut lines = vec![format!("Listing {path}")];
+        lines.extend(entries.into_iter().map(|(facts, name)| format!(" {}", facts.line(wanted, name))));
+        lines.push("End.".to_owned());
+        Self::with_lines(250, lines)
+    }
+
+    /// Reads the answer to MLSC: facts and name of each entry. The names are the server's word.
+    ///
+    /// # Errors
+    ///
+    /// [`UnexpectedReply`] if it is no listing, or one line of it is none.
+    pub fn as_listing(&self) -> Result<Vec<(Facts, String)>, UnexpectedReply> {
+        let unexpected = || self.unexpected("a listing");
+        if self.code() != 250 || self.lines().len() < 2 {
+            return Err(unexpected());
+        }
+        let parse = |line: &String| Facts::parse(line.strip_prefix(' ').unwrap_or(line)).map_err(|_| unexpected());
+        self.middle().iter().map(parse).collect()
+    }
+
     // ---- Markers
 
     /// `111 Range Marker a-b,c-d`: bytes that have safely arrived since the last marker.
@@ -270,7 +292,7 @@ impl Reply {
 mod tests {
     use proptest::prelude::*;
 
-    use crate::extent::ByteRange;
+    use crate::{extent::ByteRange, ftp::EntryKind};
 
     use super::*;
 
@@ -316,6 +338,21 @@ mod tests {
         assert!(Reply::new(257, "no quotes").as_directory().is_err());
         let marker = Reply::new(111, "Range Marker 0-29,31-89").as_range_marker().unwrap();
         assert_eq!(format_ranges(&marker), "0-29,31-89");
+    }
+
+    #[test]
+    fn a_listing_on_the_control_connection_is_read_back() {
+        let entries = [
+            (Facts { size_bytes: Some(3), crc32c: Some(0xab), ..Facts::new(EntryKind::File) }, "a b".to_owned()),
+            (Facts::new(EntryKind::Directory), "250 not the end".to_owned()),
+        ];
+        let pairs = entries.iter().map(|(facts, name)| (facts, name.as_str()));
+        let reply = Reply::listing("/x", FactSet::default(), pairs);
+        let mut decoder = crate::ftp::ReplyDecoder::new();
+        let decoded = decoder.next_reply(&mut &reply.to_bytes()[..]).unwrap().unwrap();
+        assert_eq!(decoded.as_listing().unwrap(), entries);
+        assert!(Reply::listing("/x", FactSet::default(), []).as_listing().unwrap().is_empty());
+        assert!(Reply::new(250, "ok").as_listing().is_err());
     }
 
     proptest! {
