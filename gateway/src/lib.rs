@@ -1,1 +1,19 @@
-//! Penstock's gateway: doors, sessions, planning and HSM services; holds no file data.
+//! Penstock's gateway: doors, sessions, planning and services of the storage hierarchy. Holds no file data.
+//!
+//! ```text
+//!        ftp      admin            doors: a protocol each, no policy of their own
+//!          \      /  \
+//!     files  transfer  hsm         names; what moves; what sinks and comes back
+//!          \    |    /
+//!   identity  movers  mounts       who may; who moves; which cartridge in which drive
+//!               |
+//!            catalog, wire
+//! ```
+//!
+//! Every arrow points down; nothing imports a door. What can go wrong for a client is a [`failure::Failure`] everywhere.
+
+pub mod failure;
+pub mod files;
+pub mod identity;
+pub mod movers;
+pub mod transfer;

@@ -1,0 +1,87 @@
+//! A transfer on a mover, in the hands of whoever started it.
+
+use wire::{
+    extent::ByteRange,
+    id::{MoverId, TransferId},
+    mover::{Outcome, Written},
+};
+
+use super::MoverError;
+
+/// What a mover says of a transfer.
+#[derive(Clone, PartialEq, Debug)]
+pub enum TransferEvent {
+    /// It moves.
+    Progress {
+        /// Bytes since it started.
+        bytes: u64,
+        /// Ranges received since the last report.
+        ranges: Vec<ByteRange>,
+    },
+    /// These pieces are on stable storage, and it goes on.
+    Durable(Vec<Written>),
+    /// The channel has given everything and is free.
+    Received {
+        /// How many bytes.
+        bytes: u64,
+    },
+    /// It is done. The last event.
+    Finished(Outcome),
+    /// It ended before its end. The last event.
+    Failed {
+        /// Why. [`MoverError::Away`] if the mover went away and did not come back in time, or came back without it.
+        error: MoverError,
+        /// What is on stable storage all the same.
+        outcome: Outcome,
+    },
+}
+
+/// A transfer under way.
+///
+/// Dropped before [`Transfer::settle`], it is cancelled, and the files it made are removed unless the catalogue has
+/// them by then.
+#[derive(Debug)]
+pub struct Transfer {
+    id: TransferId,
+    mover: MoverId,
+}
+
+impl Transfer {
+    /// Its identifier.
+    #[must_use]
+    pub const fn id(&self) -> TransferId {
+        self.id
+    }
+
+    /// The mover it runs on.
+    #[must_use]
+    pub const fn mover(&self) -> &MoverId {
+        &self.mover
+    }
+
+    /// The next event; `None` after the last. Cancel-safe.
+    pub async fn next(&mut self) -> Option<TransferEvent> {
+        todo!()
+    }
+
+    /// Waits for the end; what [`TransferEvent::Durable`] said meanwhile is in the outcome too. Not cancel-safe: events
+    /// seen are lost with it.
+    ///
+    /// # Errors
+    ///
+    /// What [`TransferEvent::Failed`] says, with the outcome.
+    pub async fn end(&mut self) -> Result<Outcome, (MoverError, Outcome)> {
+        todo!()
+    }
+
+    /// Asks the mover to stop; the end still comes as an event.
+    pub fn cancel(&self) {
+        todo!()
+    }
+
+    /// The outcome has been dealt with: its files are confirmed ([`super::Movers::confirm`]) or discarded
+    /// ([`super::Movers::discard`]) by the caller. The mover may forget the transfer.
+    pub fn settle(self) {
+        todo!()
+    }
+}

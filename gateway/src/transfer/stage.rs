@@ -1,0 +1,37 @@
+//! What a retrieve needs of the recall queue: the seam between transfers and hierarchical storage.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::mpsc;
+use wire::id::BitfileId;
+
+use crate::{failure::Failure, identity::Principal};
+
+/// How a wish to have a file on disk fares.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Waiting {
+    /// How many requests are before this one.
+    pub ahead: Option<u64>,
+    /// When it will be there, as far as can be told.
+    pub estimate: Option<Duration>,
+    /// Why it waits, for people.
+    pub reason: String,
+}
+
+/// Brings files from tape to disk.
+#[async_trait]
+pub trait Stager: Send + Sync {
+    /// Returns when the bitfile is on disk, where it then stays long enough to be read. Says on `progress` how it fares,
+    /// whenever that changes; whoever is slow to listen misses some. Dropping the future withdraws the wish.
+    ///
+    /// # Errors
+    ///
+    /// What the request came to, if it did not come to disk.
+    async fn stage(
+        &self,
+        bitfile: BitfileId,
+        principal: &Principal,
+        progress: mpsc::Sender<Waiting>,
+    ) -> Result<(), Failure>;
+}
