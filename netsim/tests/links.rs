@@ -1,0 +1,204 @@
+//! Links as real sockets see them. Needs root: the tests make network namespaces of their own.
+
+use std::{
+    io::{Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream, UdpSocket},
+    os::fd::AsRawFd,
+    time::{Duration, Instant},
+};
+
+use netsim::{Lab, Link, Medium, Profile, Topology};
+
+const MEGABIT: f64 = 1e6;
+
+fn lab(link: Link, medium: Medium, movers: usize) -> Lab {
+    Lab::start(&Topology::client_and_site(link, medium, movers)).expect("root, /dev/net/tun and iproute2")
+}
+
+/// Answers every datagram until the lab ends.
+fn echo(lab: &Lab, host: &str) -> SocketAddr {
+    let address = SocketAddr::from((lab.host(host).address(), 7));
+    let (ready, when_ready) = std::sync::mpsc::channel();
+    lab.host(host)
+        .spawn(move || {
+            let socket = UdpSocket::bind(address).expect("a free port");
+            socket.set_read_timeout(Some(Duration::from_secs(20))).expect("a time-out");
+            ready.send(()).expect("the test waits");
+            let mut buffer = [0; 2048];
+            while let Ok((length, peer)) = socket.recv_from(&mut buffer) {
+                if length == 0 || socket.send_to(&buffer[..length], peer).is_err() {
+                    break;
+                }
+            }
+        })
+        .expect("a thread");
+    when_ready.recv().expect("the echo is up");
+    address
+}
+
+/// The median round trip of `count` datagrams.
+fn round_trip(lab: &Lab, from: &str, to: SocketAddr, count: usize) -> Duration {
+    lab.host(from)
+        .spawn(move || {
+            let socket = UdpSocket::bind("0.0.0.0:0").expect("a port");
+            socket.set_read_timeout(Some(Duration::from_secs(5))).expect("a time-out");
+            let mut times: Vec<_> = (0..count)
+                .map(|_| {
+                    let began = Instant::now();
+                    socket.send_to(&[1; 64], to).expect("sent");
+                    socket.recv(&mut [0; 64]).expect("answered");
+                    began.elapsed()
+                })
+                .collect();
+            times.sort();
+            times[times.len() / 2]
+        })
+        .expect("a thread")
+        .join()
+        .expect("measured")
+}
+
+/// Moves bytes over TCP (cubic) for a while and returns the rate of the last second, bits a second.
+fn tcp_rate(lab: &Lab, from: &str, to: &str) -> f64 {
+    let address = SocketAddr::from((lab.host(to).address(), 5001));
+    let (ready, when_ready) = std::sync::mpsc::channel();
+    let receiver = lab
+        .host(to)
+        .spawn(move || {
+            let listener = TcpListener::bind(address).expect("a free port");
+            ready.send(()).expect("the test waits");
+            let (mut stream, _) = listener.accept().expect("the sender connects");
+            let mut buffer = vec![0; 1 << 18];
+            let began = Instant::now();
+            let mut counted = 0;
+            let (skip, all) = (Duration::from_millis(700), Duration::from_millis(1700));
+            while began.elapsed() < all {
+                match stream.read(&mut buffer) {
+                    Ok(length) if length > 0 => counted += if began.elapsed() > skip { length } else { 0 },
+                    _ => break,
+                }
+            }
+            counted as f64 * 8.0 / (all - skip).as_secs_f64()
+        })
+        .expect("a thread");
+    when_ready.recv().expect("the receiver is up");
+    let sender = lab
+        .host(from)
+        .spawn(move || {
+            let mut stream = TcpStream::connect(address).expect("connected");
+            set_cubic(&stream);
+            let block = vec![7; 1 << 18];
+            while stream.write_all(&block).is_ok() {}
+        })
+        .expect("a thread");
+    let rate = receiver.join().expect("received");
+    sender.join().expect("sent");
+    rate
+}
+
+#[allow(unsafe_code)]
+fn set_cubic(stream: &TcpStream) {
+    // Loopback's default here may be bbr, which hides loss.
+    let name = c"cubic";
+    // SAFETY: the socket is open, and the kernel reads five bytes of the name.
+    unsafe {
+        libc::setsockopt(stream.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_CONGESTION, name.as_ptr().cast(), 5);
+    }
+}
+
+#[test]
+fn every_profile_has_its_round_trip_time() {
+    for profile in Profile::ALL {
+        let clean = Link { loss: 0.0, ..profile.link() };
+        let lab = lab(clean, Medium::Switched, 1);
+        let target = echo(&lab, "mover1");
+        let count = if profile.rtt() > Duration::from_millis(100) { 5 } else { 40 };
+        let measured = round_trip(&lab, "client", target, count);
+        // A loaded machine adds some; the model itself is exact, see the unit tests.
+        let allowed = (profile.rtt().mul_f64(0.03)).max(Duration::from_micros(400));
+        assert!(measured >= profile.rtt() - Duration::from_micros(20), "{profile}: {measured:?} is too fast");
+        assert!(measured.abs_diff(profile.rtt()) <= allowed, "{profile}: {measured:?}, {:?} was asked", profile.rtt());
+    }
+}
+
+#[test]
+fn tcp_gets_the_rate_of_the_link_and_no_more() {
+    let link = Link::new(Duration::from_millis(2), 100_000_000);
+    let lab = lab(link, Medium::Switched, 1);
+    let rate = tcp_rate(&lab, "mover1", "client") / MEGABIT;
+    // 1448 of 1538 bytes of each frame are TCP's payload.
+    assert!((88.0..96.0).contains(&rate), "{rate:.1} of 94.1 Mb/s");
+}
+
+#[test]
+fn frames_are_lost_at_the_rate_that_was_asked() {
+    let link = Link { loss: 0.05, ..Link::new(Duration::from_micros(200), 1_000_000_000) };
+    let lab = lab(link, Medium::Switched, 1);
+    let target = SocketAddr::from((lab.host("mover1").address(), 9));
+    lab.host("client")
+        .spawn(move || {
+            let socket = UdpSocket::bind("0.0.0.0:0").expect("a port");
+            for _ in 0..4_000 {
+                socket.send_to(&[0; 100], target).expect("sent");
+                std::thread::sleep(Duration::from_micros(20));
+            }
+        })
+        .expect("a thread")
+        .join()
+        .expect("sent");
+    let passed = loop {
+        let counters = lab.counters("home-centre");
+        if counters.frames + counters.lost >= 4_000 {
+            break counters;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    let share = passed.lost as f64 / 4_000.0;
+    assert!((0.036..0.064).contains(&share), "lost {share}, 0.05 was asked: four standard deviations are 0.014");
+}
+
+#[test]
+fn a_link_can_go_down_and_come_back() {
+    let link = Link::new(Duration::from_millis(1), 1_000_000_000);
+    let mut lab = lab(link.clone(), Medium::Switched, 1);
+    let target = echo(&lab, "mover1");
+    assert!(round_trip(&lab, "client", target, 3) >= Duration::from_millis(1));
+    lab.set_link("home", "centre", &Link { down: true, ..link.clone() });
+    let silent = lab
+        .host("client")
+        .spawn(move || {
+            let socket = UdpSocket::bind("0.0.0.0:0").expect("a port");
+            socket.set_read_timeout(Some(Duration::from_millis(200))).expect("a time-out");
+            socket.send_to(&[1], target).expect("sent");
+            socket.recv(&mut [0; 8]).is_err()
+        })
+        .expect("a thread")
+        .join()
+        .expect("tried");
+    assert!(silent, "a datagram passed a link that is down");
+    lab.set_link("home", "centre", &Link { rtt: Duration::from_millis(30), ..link });
+    assert!(round_trip(&lab, "client", target, 3) >= Duration::from_millis(30));
+}
+
+#[test]
+fn labs_side_by_side_do_not_meet() {
+    let link = Link::new(Duration::from_millis(1), 1_000_000_000);
+    let labs: Vec<_> = (0..3).map(|_| lab(link.clone(), Medium::Switched, 1)).collect();
+    for lab in &labs {
+        let target = echo(lab, "mover1");
+        assert!(round_trip(lab, "client", target, 3) < Duration::from_millis(50));
+    }
+    for lab in &labs {
+        assert_eq!(lab.counters("home-centre").lost, 0);
+    }
+}
+
+#[test]
+fn a_command_runs_on_its_host() {
+    let lab = lab(Link::new(Duration::from_millis(1), 1_000_000_000), Medium::Switched, 1);
+    let output =
+        lab.host("mover1").command("ip").expect("a command").args(["-br", "address"]).output().expect("ip runs");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said.contains(&lab.host("mover1").address().to_string()), "{said}");
+    assert!(!said.contains(&lab.host("client").address().to_string()), "{said}");
+}
