@@ -16,6 +16,8 @@ pub enum SiteCommand {
     Help(Option<Text>),
     /// `SETCOS class`: class of service of the files stored next, by number or name
     SetCos(Text),
+    /// `LSCOS`: the classes of service there are
+    ListCos,
     /// `STAGE [seconds] path`: bring a file to disk. With seconds, wait that long for it; a path that begins with a
     /// number and a space needs the seconds before it.
     Stage {
@@ -87,6 +89,7 @@ impl SiteCommand {
     pub const VERBS: &'static [&'static str] = &[
         "HELP",
         "SETCOS",
+        "LSCOS",
         "STAGE",
         "WAIT",
         "CHMOD",
@@ -114,6 +117,7 @@ impl SiteCommand {
         match word.to_ascii_uppercase().as_str() {
             "HELP" => arguments.optional_text().map(Self::Help),
             "SETCOS" => arguments.word().map(Self::SetCos),
+            "LSCOS" => Ok(Self::ListCos),
             "STAGE" => arguments.stage(),
             "WAIT" => match rest.trim().to_ascii_uppercase().as_str() {
                 "" | "ON" | "1" => Ok(Self::Wait(true)),
@@ -159,6 +163,7 @@ impl SiteCommand {
             Self::Help(None) => "HELP".to_owned(),
             Self::Help(Some(topic)) => format!("HELP {topic}"),
             Self::SetCos(class) => format!("SETCOS {class}"),
+            Self::ListCos => "LSCOS".to_owned(),
             Self::Stage { wait_seconds: None, path } if stage_is_ambiguous(path) => format!("STAGE 0 {path}"),
             Self::Stage { wait_seconds: None, path } => format!("STAGE {path}"),
             Self::Stage { wait_seconds: Some(seconds), path } => format!("STAGE {seconds} {path}"),
