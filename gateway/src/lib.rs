@@ -14,6 +14,7 @@
 
 pub mod failure;
 pub mod files;
+pub mod ftp;
 pub mod identity;
 pub mod movers;
 pub mod transfer;

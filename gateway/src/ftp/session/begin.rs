@@ -65,9 +65,7 @@ impl Session {
         };
         if !matches!(self.phase, Phase::Ready { .. }) && !before_login(&command) {
             let text = match self.channel() {
-                Channel::Clear if self.rules.access != Access::AnonymousInClear => {
-                    "Log in first: AUTH TLS, then USER."
-                }
+                Channel::Clear if self.rules.access != Access::AnonymousInClear => "Log in first: AUTH TLS, then USER.",
                 _ => "Log in first: send USER.",
             };
             return self.lane.answer(Reply::new(530, text), actions);
@@ -379,7 +377,9 @@ impl Session {
                 let parent = self.directory.parent();
                 self.run("CDUP", Work::Names(NameWork::Enter(parent)), actions);
             }
-            Command::Cwd(path) => self.with_path("CWD", Some(&path), actions, |path| Work::Names(NameWork::Enter(path))),
+            Command::Cwd(path) => {
+                self.with_path("CWD", Some(&path), actions, |path| Work::Names(NameWork::Enter(path)))
+            }
             Command::Rnfr(path) => {
                 self.with_path("RNFR", Some(&path), actions, |path| Work::Names(NameWork::BeginRename(path)));
             }
@@ -451,15 +451,15 @@ impl Session {
                 let text = if on { "A read of a file on tape waits." } else { "A read of a file on tape is refused." };
                 self.say(200, text, actions);
             }
-            SiteCommand::Chmod { mode, path } => self.with_path(VERB, Some(&path), actions, |path| {
-                Work::Names(NameWork::SetMode { path, mode })
-            }),
-            SiteCommand::Chgrp { group, path } => self.with_path(VERB, Some(&path), actions, |path| {
-                Work::Names(NameWork::SetGroup { path, group })
-            }),
-            SiteCommand::Chown { user, path } => self.with_path(VERB, Some(&path), actions, |path| {
-                Work::Names(NameWork::SetOwner { path, owner: user })
-            }),
+            SiteCommand::Chmod { mode, path } => {
+                self.with_path(VERB, Some(&path), actions, |path| Work::Names(NameWork::SetMode { path, mode }))
+            }
+            SiteCommand::Chgrp { group, path } => {
+                self.with_path(VERB, Some(&path), actions, |path| Work::Names(NameWork::SetGroup { path, group }))
+            }
+            SiteCommand::Chown { user, path } => {
+                self.with_path(VERB, Some(&path), actions, |path| Work::Names(NameWork::SetOwner { path, owner: user }))
+            }
             SiteCommand::Utime { time, path } => self.with_path(VERB, Some(&path), actions, |path| {
                 Work::Names(NameWork::SetModified { path, time, verb: VERB })
             }),

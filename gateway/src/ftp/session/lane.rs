@@ -166,7 +166,8 @@ impl<W> Lane<W> {
 
     /// All bytes of a transfer are in: the next may move.
     pub(super) fn received(&mut self, ticket: Ticket) {
-        if let Some(slot) = self.under_way.iter_mut().find(|slot| slot.ticket == ticket && slot.stage == Stage::Moving) {
+        if let Some(slot) = self.under_way.iter_mut().find(|slot| slot.ticket == ticket && slot.stage == Stage::Moving)
+        {
             slot.stage = Stage::Committing;
         }
     }

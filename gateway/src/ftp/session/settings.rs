@@ -37,7 +37,7 @@ pub(super) enum Endpoint {
         opener: Opener,
     },
     /// We shall listen, and tell where when the file is known.
-    Delayed { form: AddressForm, ipv6: bool },
+    Delayed { form: AddressForm, ipv6: bool, renew: bool },
     /// The client listens.
     Active(Vec<SocketAddr>),
 }
@@ -139,10 +139,7 @@ impl Settings {
                 return Err(Reply::new(425, "No data connection: send PASV, EPSV, PORT or EPRT first."));
             }
             Endpoint::Listening { opener } => (opener.clone(), None),
-            Endpoint::Delayed { form, ipv6 } => {
-                // A connection that is still open needs no other address.
-                (Opener::Delayed { ipv6: *ipv6 }, (!self.reusable).then_some(*form))
-            }
+            Endpoint::Delayed { form, ipv6, renew } => (Opener::Delayed { ipv6: *ipv6, renew: *renew }, Some(*form)),
             Endpoint::Active(addresses) => (Opener::Active(addresses.clone()), None),
         };
         let port = self.port(opener);
@@ -210,7 +207,10 @@ impl Settings {
 pub(super) fn check_targets(addresses: &[SocketAddr], rules: &Rules) -> Result<(), Reply> {
     for address in addresses {
         if address.port() < 1024 {
-            return Err(Reply::new(504, format!("Port {} is refused: ports below 1024 are no data ports.", address.port())));
+            return Err(Reply::new(
+                504,
+                format!("Port {} is refused: ports below 1024 are no data ports.", address.port()),
+            ));
         }
         let ip = address.ip().to_canonical();
         if ip.is_unspecified() || ip.is_multicast() || is_broadcast(ip) {

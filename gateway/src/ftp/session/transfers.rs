@@ -72,7 +72,7 @@ impl Session {
     pub(super) fn passive(&mut self, verb: &'static str, form: AddressForm, ipv6: bool, actions: &mut Vec<Action>) {
         actions.push(Action::DropPort);
         if self.settings.delayed_passive && !matches!(form, AddressForm::Striped { .. }) {
-            self.settings.set_endpoint(Endpoint::Delayed { form, ipv6 });
+            self.settings.set_endpoint(Endpoint::Delayed { form, ipv6, renew: false });
             return self.lane.answer(Reply::passive_is_delayed(), actions);
         }
         // Nothing is known to listen until the driver says so.
@@ -156,7 +156,13 @@ impl Session {
     // ---- Which bytes
 
     /// `RETR`, `ERET P`, `GET`
-    pub(super) fn retrieve(&mut self, verb: &'static str, path: &FtpPath, part: Option<(u64, u64)>, actions: &mut Vec<Action>) {
+    pub(super) fn retrieve(
+        &mut self,
+        verb: &'static str,
+        path: &FtpPath,
+        part: Option<(u64, u64)>,
+        actions: &mut Vec<Action>,
+    ) {
         match self.prepare_retrieve(path, part) {
             Ok(retrieve) => {
                 let path = retrieve.path.clone();
@@ -203,7 +209,13 @@ impl Session {
     }
 
     /// `LIST`, `NLST`, `MLSD`
-    pub(super) fn list(&mut self, verb: &'static str, path: Option<&FtpPath>, form: ListForm, actions: &mut Vec<Action>) {
+    pub(super) fn list(
+        &mut self,
+        verb: &'static str,
+        path: Option<&FtpPath>,
+        form: ListForm,
+        actions: &mut Vec<Action>,
+    ) {
         let prepared = self.resolve(path).and_then(|path| Ok((path, self.settings.carriage(&self.rules)?)));
         match prepared {
             Ok((path, carriage)) => {
@@ -230,7 +242,9 @@ impl Session {
         match endpoint {
             None => {}
             Some(TransactionEndpoint::Passive) => {
-                let delayed = Endpoint::Delayed { form: AddressForm::Comma, ipv6: self.rules.peer.to_canonical().is_ipv6() };
+                let ipv6 = self.rules.peer.to_canonical().is_ipv6();
+                let form = if ipv6 { AddressForm::Extended } else { AddressForm::Comma };
+                let delayed = Endpoint::Delayed { form, ipv6, renew: true };
                 if self.settings.endpoint != delayed {
                     self.settings.set_endpoint(delayed);
                     actions.push(Action::DropPort);
@@ -261,7 +275,13 @@ impl Session {
         self.settings.carriage(&self.rules)
     }
 
-    fn begin_transfer(&mut self, verb: &'static str, path: Option<AbsolutePath>, work: Work, actions: &mut Vec<Action>) {
+    fn begin_transfer(
+        &mut self,
+        verb: &'static str,
+        path: Option<AbsolutePath>,
+        work: Work,
+        actions: &mut Vec<Action>,
+    ) {
         self.settings.clear_one_shots();
         let ticket = self.lane.begin_transfer(verb, path);
         if self.settings.mode == TransferMode::Extended {

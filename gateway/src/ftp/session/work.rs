@@ -203,6 +203,8 @@ pub enum Opener {
     Delayed {
         /// An IPv6 address is wanted.
         ipv6: bool,
+        /// The client can be told another address for every transfer (GFD.47), not only for the first.
+        renew: bool,
     },
     /// We connect to these.
     Active(Vec<SocketAddr>),
