@@ -21,6 +21,7 @@
 pub mod config;
 pub mod lifecycle;
 pub mod logging;
+pub mod pki;
 pub mod role;
 pub mod secret;
 pub mod telemetry;

@@ -28,8 +28,8 @@ impl<'a> Certificate<'a> {
         if !rest.is_empty() {
             return Err(malformed(format!("{} bytes follow it", rest.len())));
         }
-        if x509.signature_algorithm != x509.tbs_certificate.signature {
-            return Err(malformed("its two signature algorithms differ".to_owned()));
+        if !unsigned_parts_are_plain(der, x509.tbs_certificate.as_ref()) {
+            return Err(malformed("what its signature does not cover is not plain DER".to_owned()));
         }
         // The parser keeps an extension it cannot read, and leaves that to us.
         if let Some(bad) = x509
@@ -86,8 +86,13 @@ impl<'a> Certificate<'a> {
         self.claims_authority() && !matches!(self.x509.key_usage(), Ok(Some(usage)) if !usage.value.key_cert_sign())
     }
 
-    pub(super) fn claims_authority(&self) -> bool {
+    pub(crate) fn claims_authority(&self) -> bool {
         matches!(self.x509.basic_constraints(), Ok(Some(constraints)) if constraints.value.ca)
+    }
+
+    /// How many authorities may stand between it and an end-entity certificate, if it says.
+    pub(super) fn path_length(&self) -> Option<u32> {
+        self.x509.basic_constraints().ok().flatten()?.value.path_len_constraint
     }
 
     /// Whether its key may make signatures that are not on certificates; yes where nothing is said.
@@ -98,6 +103,11 @@ impl<'a> Certificate<'a> {
     /// The DER of its public key, with the outer SEQUENCE.
     pub(crate) fn spki(&self) -> &'a [u8] {
         self.x509.tbs_certificate.subject_pki.raw
+    }
+
+    /// Whether it is a proxy that is limited itself.
+    pub(crate) fn is_limited_proxy(&self) -> bool {
+        super::proxy::is_limited(self)
     }
 
     pub(super) fn has_short_rsa_key(&self) -> bool {
@@ -132,6 +142,24 @@ impl<'a> Certificate<'a> {
             })
             .collect()
     }
+}
+
+/// Whether everything around the signed part `tbs` is encoded in the one right way, and names the
+/// same algorithm as the signed part does (RFC 5280 §4.1.1.2). Otherwise one certificate would have
+/// many encodings, and many fingerprints; the parser does not look at all tag bits.
+fn unsigned_parts_are_plain(der: &[u8], tbs: &[u8]) -> bool {
+    fn skip(der: &[u8]) -> Option<&[u8]> {
+        Any::from_der(der).ok().map(|(rest, _)| rest)
+    }
+    let algorithm_in_tbs = || {
+        let (_, content) = Any::from_der(tbs).ok()?;
+        let after_version = if content.data.first() == Some(&0xa0) { skip(content.data)? } else { content.data };
+        let algorithm = skip(after_version)?;
+        Some(&algorithm[..algorithm.len() - skip(algorithm)?.len()])
+    };
+    let after_tbs = Any::from_der(der).ok().and_then(|(_, outer)| outer.data.strip_prefix(tbs));
+    let after_algorithm = algorithm_in_tbs().and_then(|algorithm| after_tbs?.strip_prefix(algorithm));
+    der.first() == Some(&0x30) && after_algorithm.is_some_and(|signature| signature.first() == Some(&0x03))
 }
 
 fn address(bytes: &[u8]) -> Option<String> {

@@ -31,6 +31,7 @@ pub use dn::{Attribute, Dn, NotADn};
 pub use error::{Kind, ProxyRule, TrustError};
 pub use folder::TrustLoadError;
 pub(crate) use folder::read_bounded;
+pub(crate) use proxy::{INHERIT_ALL, LIMITED, PROXY_CERT_INFO};
 pub use store::TrustStore;
 
 /// Who proved to be at the other end of a connection.
@@ -147,3 +148,6 @@ const fn micros(seconds: i64) -> i64 {
 pub fn now() -> UnixTime {
     UnixTime::now()
 }
+
+#[cfg(test)]
+mod tests;

@@ -136,7 +136,7 @@ fn name_the_user(error: TrustError, chain: &[Certificate<'_>]) -> TrustError {
     }
 }
 
-fn is_limited(certificate: &Certificate<'_>) -> bool {
+pub(super) fn is_limited(certificate: &Certificate<'_>) -> bool {
     certificate
         .extension(&PROXY_CERT_INFO)
         .and_then(|info| ProxyInfo::decode(info.value))

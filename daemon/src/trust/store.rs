@@ -19,6 +19,7 @@ use super::{Fingerprint, Identity, Purpose, Requirement, TrustOptions, micros, p
 
 /// More certificates than any real chain (proxies, user, two or three authorities) has.
 const MAX_CHAIN: usize = 20;
+const TOO_MANY_AUTHORITIES: &str = "more authorities stand above it than one of them allows";
 
 /// Trusted authorities at one moment.
 #[derive(Debug)]
@@ -223,12 +224,20 @@ impl TrustStore {
         let mut ders: Vec<CertificateDer<'_>> = path.intermediate_certificates().map(|c| c.der()).collect();
         ders.push(root.der.clone());
         let issuers = ders.iter().map(|der| Certificate::parse(der, 1)).collect::<Result<Vec<_>, _>>()?;
-        let mut not_after = i64::MAX;
-        let mut child = end_entity;
+        let (mut not_after, mut child, mut authorities_below) = (i64::MAX, end_entity, 0);
         for issuer in &issuers {
             issuer.check_validity(Kind::Authority, now)?;
+            // webpki does not look at a root's own limit; OpenSSL does.
+            if issuer.path_length().is_some_and(|limit| authorities_below > limit) {
+                return Err(TrustError::Refused {
+                    subject: end_entity.name(),
+                    reason: TOO_MANY_AUTHORITIES.to_owned(),
+                });
+            }
             self.judge_step(child, issuer, now)?;
             not_after = not_after.min(issuer.not_after());
+            // Renewals an authority made of itself do not count (RFC 5280 §6.1.4).
+            authorities_below += u32::from(issuer.x509.subject().as_raw() != issuer.x509.issuer().as_raw());
             child = issuer;
         }
         Ok(PathEnd { root: Fingerprint::of(std::slice::from_ref(&root.der)), not_after })
@@ -337,10 +346,7 @@ impl TrustStore {
             E::UnsupportedCriticalExtension => {
                 TrustError::Refused { subject, reason: "it has a critical extension that is not understood".to_owned() }
             }
-            E::PathLenConstraintViolated => TrustError::Refused {
-                subject,
-                reason: "more authorities stand above it than one of them allows".to_owned(),
-            },
+            E::PathLenConstraintViolated => TrustError::Refused { subject, reason: TOO_MANY_AUTHORITIES.to_owned() },
             E::NameConstraintViolation => TrustError::Refused {
                 subject,
                 reason: "an authority above it may not issue such names (name constraints)".to_owned(),
