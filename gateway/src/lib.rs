@@ -16,5 +16,6 @@ pub mod failure;
 pub mod files;
 pub mod ftp;
 pub mod identity;
+pub mod mounts;
 pub mod movers;
 pub mod transfer;

@@ -1,0 +1,20 @@
+//! Drives and cartridges: who gets the next mount.
+//!
+//! - [`model`]: what is known, what happens, what must be done: plain values.
+//! - [`state`] and [`plan`]: the pure state machine and what it decides.
+//! - [`view`]: why somebody waits, what every drive does.
+//! - [`reconcile`]: whether a tape's end agrees with the catalogue.
+//!
+//! The owner's task talks to movers below and hands out [`Grant`]s to the services of [`crate::hsm`]. It never moves
+//! data and never chooses what to recall or to migrate.
+
+pub mod model;
+mod plan;
+pub mod reconcile;
+mod state;
+pub mod view;
+
+pub use self::{
+    model::{Action, Event, Grant, GrantId, Mounts, Purpose, Released, Rules, Want, WantId},
+    view::Why,
+};
