@@ -15,6 +15,7 @@
 pub mod failure;
 pub mod files;
 pub mod ftp;
+pub mod hsm;
 pub mod identity;
 pub mod mounts;
 pub mod movers;

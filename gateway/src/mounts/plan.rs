@@ -22,7 +22,8 @@ impl Mounts {
         self.take_inventories(now, actions);
         self.return_cartridges(actions);
         self.unload(now, actions, |_, drive| drive.eject);
-        let mut rooms_coming = self.drives.values().filter(|drive| drive.usable == Usable::Up && is_leaving(drive)).count();
+        let mut rooms_coming =
+            self.drives.values().filter(|drive| drive.usable == Usable::Up && is_leaving(drive)).count();
         for want in self.order(now) {
             self.serve(now, &want, &mut rooms_coming, actions);
         }
@@ -111,14 +112,7 @@ impl Mounts {
         let Some(mover) = library.mover.clone() else { return };
         library.command = Some(command);
         drive.command = Some(command);
-        actions.push(Action::Move {
-            mover,
-            library: drive.library.clone(),
-            volume,
-            to,
-            drive: name.clone(),
-            command,
-        });
+        actions.push(Action::Move { mover, library: drive.library.clone(), volume, to, drive: name.clone(), command });
     }
 
     /// Detaches every idle drive that `which` picks.
@@ -319,7 +313,8 @@ impl Mounts {
             let pool = bound.map(|want| &want.pool).or_else(|| drive.grant.as_ref().map(|grant| &grant.pool));
             purpose == want.purpose && pool == Some(&want.pool)
         };
-        (purposes(&same) >= want.max_drives.max(1)).then(|| Why::PoolLimit { pool: want.pool.clone(), drives: want.max_drives })
+        (purposes(&same) >= want.max_drives.max(1))
+            .then(|| Why::PoolLimit { pool: want.pool.clone(), drives: want.max_drives })
     }
 
     /// Why none of the want's cartridges can be mounted until a person does something; `None` while there is hope.

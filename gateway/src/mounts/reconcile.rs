@@ -35,7 +35,8 @@ pub enum Verdict {
 #[must_use]
 pub fn reconcile(found: &Mounted, known: TapePosition) -> Verdict {
     let known_last = known.next_container.saturating_sub(1);
-    let position = TapePosition { next_container: found.last_container.saturating_add(1), next_block: found.next_block };
+    let position =
+        TapePosition { next_container: found.last_container.saturating_add(1), next_block: found.next_block };
     if found.labelled {
         if known_last > 0 {
             let reason = format!("it was blank, but the catalogue has {known_last} containers on it");
@@ -96,7 +97,8 @@ mod tests {
 
     #[test]
     fn a_tape_behind_the_catalogue_is_suspect() {
-        for (found, known) in [(found(2, 70), known(4, 100)), (found(3, 90), known(4, 100)), (found(0, 5), known(2, 9))] {
+        for (found, known) in [(found(2, 70), known(4, 100)), (found(3, 90), known(4, 100)), (found(0, 5), known(2, 9))]
+        {
             assert!(matches!(reconcile(&found, known), Verdict::Suspect { .. }));
         }
     }

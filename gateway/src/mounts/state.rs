@@ -155,10 +155,8 @@ impl Mounts {
     }
 
     fn released(&mut self, now: Timestamp, grant: GrantId, how: Released, actions: &mut Vec<Action>) {
-        let Some((name, drive)) = self
-            .drives
-            .iter_mut()
-            .find(|(_, drive)| drive.grant.as_ref().is_some_and(|held| held.id == grant))
+        let Some((name, drive)) =
+            self.drives.iter_mut().find(|(_, drive)| drive.grant.as_ref().is_some_and(|held| held.id == grant))
         else {
             return;
         };
@@ -255,7 +253,8 @@ impl Mounts {
             return; // It is being attached or detached: that answer comes.
         }
         match (&drive.content, &seen) {
-            (Content::Ready { mounted, .. }, Content::Loaded { volume, .. }) if Some(&mounted.volume) == volume.as_ref() => {}
+            (Content::Ready { mounted, .. }, Content::Loaded { volume, .. })
+                if Some(&mounted.volume) == volume.as_ref() => {}
             (Content::Ready { .. }, _) => {
                 if let Some(grant) = drive.grant.take() {
                     let reason = format!("the library says that {} is not in drive {name} any more", grant.volume);
@@ -314,12 +313,19 @@ impl Mounts {
                 }
                 drive.content = Content::Unknown;
                 drive.bound = None;
-                actions.push(Action::Note { drive: name.clone(), message: format!("move of {volume}: {}", fault.message) });
+                actions.push(Action::Note {
+                    drive: name.clone(),
+                    message: format!("move of {volume}: {}", fault.message),
+                });
                 let cartridge = self.cartridges.entry(volume.clone()).or_insert_with(Cartridge::outside);
                 cartridge.failed_moves += 1;
                 cartridge.not_before = now.after(self.rules.retry);
                 if cartridge.failed_moves >= MAX_FAILED_MOVES {
-                    self.suspect(volume, format!("the robot failed {MAX_FAILED_MOVES} times to move it: {}", fault.message), actions);
+                    self.suspect(
+                        volume,
+                        format!("the robot failed {MAX_FAILED_MOVES} times to move it: {}", fault.message),
+                        actions,
+                    );
                 }
             }
         }

@@ -74,7 +74,12 @@ fn recall(id: u64, of: usize) -> Want {
 }
 
 fn migrate(id: u64, to: &[usize]) -> Want {
-    Want { purpose: Purpose::Migrate, volumes: to.iter().map(|of| volume(*of)).collect(), label_blank: true, ..recall(id, 1) }
+    Want {
+        purpose: Purpose::Migrate,
+        volumes: to.iter().map(|of| volume(*of)).collect(),
+        label_blank: true,
+        ..recall(id, 1)
+    }
 }
 
 /// A library with a robot and drives that does what it is told, and checks that it is told nothing impossible.
@@ -235,7 +240,9 @@ impl World {
             assert!(*threaded && volume.as_ref() == Some(&grant.volume), "a granted cartridge is mounted: {grant:?}");
         }
         for (index, grant) in self.grants.iter().enumerate() {
-            assert!(self.grants[index + 1..].iter().all(|other| other.volume != grant.volume && other.drive != grant.drive));
+            assert!(
+                self.grants[index + 1..].iter().all(|other| other.volume != grant.volume && other.drive != grant.drive)
+            );
         }
     }
 
@@ -512,7 +519,8 @@ fn an_answer_to_an_old_command_changes_nothing() {
     let world = World::new(1, 2, Rules::default());
     let before = world.mounts.drives();
     mounts.clone_from(&world.mounts);
-    mounts.apply(at(1), Event::Moved { drive: drive(1), command: 999, result: Err(Fault::new(FaultKind::Library, "x")) });
+    mounts
+        .apply(at(1), Event::Moved { drive: drive(1), command: 999, result: Err(Fault::new(FaultKind::Library, "x")) });
     mounts.apply(at(1), Event::Detached { drive: drive(1), command: 999, result: Ok(()) });
     assert_eq!(mounts.drives(), before);
 }

@@ -161,7 +161,9 @@ impl Mounts {
         let up = self.drives.values().filter(|drive| drive.usable == Usable::Up).count();
         if up == 0 {
             let reason = self.drives.iter().next().map(|(name, drive)| drive.usable.sentence(name));
-            return Some(Why::NoDrive { reason: reason.unwrap_or_else(|| "no mover with a drive has connected".into()) });
+            return Some(Why::NoDrive {
+                reason: reason.unwrap_or_else(|| "no mover with a drive has connected".into()),
+            });
         }
         if let [volume] = want.volumes.as_slice() {
             if let Some(why) = self.obstacle(volume) {
