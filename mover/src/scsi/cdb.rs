@@ -311,9 +311,7 @@ impl Cdb {
                 let fields = [bit(page.is_some(), 0), page.unwrap_or(0)];
                 CdbBytes::new(0x12, &[(1, &fields), (3, &allocation.to_be_bytes())])
             }
-            Self::ModeSelect6 { save, length } => {
-                CdbBytes::new(0x15, &[(1, &[1 << 4 | bit(save, 0)]), (4, &[length])])
-            }
+            Self::ModeSelect6 { save, length } => CdbBytes::new(0x15, &[(1, &[1 << 4 | bit(save, 0)]), (4, &[length])]),
             Self::Erase6 { long, immediate } => CdbBytes::new(0x19, &[(1, &[bit(long, 0) | bit(immediate, 1)])]),
             Self::ModeSense6 { no_block_descriptors, control, page, subpage, allocation } => {
                 let fields = mode_fields(no_block_descriptors, control, page, subpage);

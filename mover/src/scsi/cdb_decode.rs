@@ -47,9 +47,7 @@ impl Cdb {
             0x03 => Self::RequestSense { descriptor: cdb.bit(1, 0), allocation: cdb.0[4] },
             0x05 => Self::ReadBlockLimits,
             0x07 => Self::InitializeElementStatus,
-            0x08 => {
-                Self::Read6 { fixed: cdb.bit(1, 0), suppress_wrong_length: cdb.bit(1, 1), length: cdb.u24(2) }
-            }
+            0x08 => Self::Read6 { fixed: cdb.bit(1, 0), suppress_wrong_length: cdb.bit(1, 1), length: cdb.u24(2) },
             0x0a => Self::Write6 { fixed: cdb.bit(1, 0), length: cdb.u24(2) },
             0x10 => Self::WriteFilemarks6 { immediate: cdb.bit(1, 0), count: cdb.u24(2) },
             0x11 => Self::Space6 { unit: cdb.space_unit()?, count: cdb.i24(2) },
@@ -116,9 +114,7 @@ impl Cdb {
                 Self::ReadAttribute { partition: cdb.0[7], first: cdb.u16(8), allocation: cdb.u32(10) }
             }
             0x8d => Self::WriteAttribute { partition: cdb.0[7], write_through: cdb.bit(1, 0), length: cdb.u32(10) },
-            0x91 => {
-                Self::Space16 { unit: cdb.space_unit()?, count: i64::from_be_bytes(cdb.u64(4).to_be_bytes()) }
-            }
+            0x91 => Self::Space16 { unit: cdb.space_unit()?, count: i64::from_be_bytes(cdb.u64(4).to_be_bytes()) },
             0x92 => Self::Locate16 {
                 immediate: cdb.bit(1, 0),
                 target: match cdb.0[1] >> 3 & 7 {
@@ -265,13 +261,7 @@ mod tests {
             Cdb::Locate10 { immediate: false, block: 0x0102_0304 },
             Cdb::ReadPosition { form: PositionForm::Extended, allocation: 32 },
             Cdb::ReportDensity { medium: true, allocation: 400 },
-            Cdb::LogSense {
-                control: LogControl::Cumulative,
-                page: 0x2e,
-                subpage: 0,
-                parameter: 3,
-                allocation: 0x1000,
-            },
+            Cdb::LogSense { control: LogControl::Cumulative, page: 0x2e, subpage: 0, parameter: 3, allocation: 0x1000 },
             Cdb::ModeSelect10 { save: true, length: 300 },
             Cdb::ModeSense10 {
                 no_block_descriptors: false,

@@ -86,8 +86,11 @@ impl<'a> Fields<'a> {
 
 /// Padded ASCII as text; bytes that are not printable become `?`.
 pub(crate) fn text_of(bytes: &[u8]) -> String {
-    let text: String =
-        bytes.iter().take_while(|&&b| b != 0).map(|&b| if (b' '..=b'~').contains(&b) { b as char } else { '?' }).collect();
+    let text: String = bytes
+        .iter()
+        .take_while(|&&b| b != 0)
+        .map(|&b| if (b' '..=b'~').contains(&b) { b as char } else { '?' })
+        .collect();
     text.trim().to_owned()
 }
 

@@ -122,7 +122,8 @@ impl TapeAlerts {
     /// Page 2Eh with all 64 flags.
     #[must_use]
     pub fn page(self) -> LogPage {
-        let parameters = (1..=64).map(|flag| LogParameter { code: u16::from(flag), value: vec![self.has(flag).into()] });
+        let parameters =
+            (1..=64).map(|flag| LogParameter { code: u16::from(flag), value: vec![self.has(flag).into()] });
         LogPage { page: TAPE_ALERT_PAGE, parameters: parameters.collect() }
     }
 

@@ -80,9 +80,7 @@ impl Position {
                 u64::from(fields.u24(13)?),
                 u64::from(fields.u32(16)?),
             ),
-            PositionForm::Extended => {
-                (fields.u64(8)?, fields.u64(16)?, u64::from(fields.u24(5)?), fields.u64(24)?)
-            }
+            PositionForm::Extended => (fields.u64(8)?, fields.u64(16)?, u64::from(fields.u24(5)?), fields.u64(24)?),
         };
         position.next_object = known.then_some(next);
         position.next_on_medium = known.then_some(medium);
