@@ -159,7 +159,12 @@ fn unsigned_parts_are_plain(der: &[u8], tbs: &[u8]) -> bool {
     };
     let after_tbs = Any::from_der(der).ok().and_then(|(_, outer)| outer.data.strip_prefix(tbs));
     let after_algorithm = algorithm_in_tbs().and_then(|algorithm| after_tbs?.strip_prefix(algorithm));
-    der.first() == Some(&0x30) && after_algorithm.is_some_and(|signature| signature.first() == Some(&0x03))
+    // A BIT STRING of whole bytes, and nothing after it.
+    let is_plain_signature = |signature: &[u8]| {
+        Any::from_der(signature)
+            .is_ok_and(|(rest, bits)| rest.is_empty() && signature[0] == 0x03 && bits.data.first() == Some(&0))
+    };
+    der.first() == Some(&0x30) && after_algorithm.is_some_and(is_plain_signature)
 }
 
 fn address(bytes: &[u8]) -> Option<String> {
