@@ -174,7 +174,7 @@ fn scaled(number: &str, scale: u64) -> Option<u64> {
 impl fmt::Display for ByteSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (name, scale) =
-            SIZE_UNITS.iter().find(|(_, scale)| self.0 != 0 && self.0 % scale == 0).unwrap_or(&("B", 1));
+            SIZE_UNITS.iter().find(|(_, scale)| self.0 != 0 && self.0.is_multiple_of(*scale)).unwrap_or(&("B", 1));
         write!(f, "{} {name}", self.0 / scale)
     }
 }

@@ -93,8 +93,18 @@ pub fn client_config(
     expect: &Expect,
     protocols: &[&str],
 ) -> Arc<ClientConfig> {
+    Arc::new(client_config_of(rustls::ALL_VERSIONS, credential, trust, expect, protocols))
+}
+
+fn client_config_of(
+    versions: &[&'static rustls::SupportedProtocolVersion],
+    credential: Option<&HotCredential>,
+    trust: &Trust,
+    expect: &Expect,
+    protocols: &[&str],
+) -> ClientConfig {
     let builder = ClientConfig::builder_with_provider(provider())
-        .with_protocol_versions(rustls::ALL_VERSIONS)
+        .with_protocol_versions(versions)
         .expect("aws-lc-rs has cipher suites for TLS 1.2 and 1.3")
         .dangerous() // rustls's word for any verifier of one's own; ours is stricter than its.
         .with_custom_certificate_verifier(Arc::new(ServerJudge::new(trust.clone(), expect.clone())));
@@ -105,7 +115,7 @@ pub fn client_config(
     config.resumption = rustls::client::Resumption::disabled();
     config.enable_sni = matches!(expect, Expect::Host);
     config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
-    Arc::new(config)
+    config
 }
 
 /// Does the server's side of the handshake and says who is there.
@@ -179,3 +189,6 @@ pub fn refusal(error: &io::Error) -> Option<&TrustError> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -105,6 +105,11 @@ impl<'a> Certificate<'a> {
         self.x509.tbs_certificate.subject_pki.raw
     }
 
+    /// Whether it says it is a proxy (RFC 3820).
+    pub(super) fn is_proxy(&self) -> bool {
+        self.extension(&super::PROXY_CERT_INFO).is_some()
+    }
+
     /// Whether it is a proxy that is limited itself.
     pub(crate) fn is_limited_proxy(&self) -> bool {
         super::proxy::is_limited(self)

@@ -33,6 +33,24 @@ pub(super) struct Proxies {
     pub(super) limited: bool,
 }
 
+/// Puts each proxy's signer right after it, wherever the peer sent it.
+///
+/// TLS wants this order (RFC 5246 §7.4.2) but real clients repeat the leaf or send the rest in the
+/// order of a file (`openssl s_client -cert_chain`). Names only; [`walk`] judges.
+pub(super) fn bring_in_order(chain: &mut [Certificate<'_>]) {
+    for level in 0..chain.len() {
+        let (before, after) = chain.split_at_mut(level + 1);
+        let last = &before[level];
+        if !last.is_proxy() {
+            return;
+        }
+        let issuer = last.x509.issuer().as_raw();
+        if let Some(at) = after.iter().position(|other| other.x509.subject().as_raw() == issuer) {
+            after[..=at].rotate_right(1);
+        }
+    }
+}
+
 /// Checks every proxy level of `chain` (leaf first).
 ///
 /// # Source
@@ -126,7 +144,7 @@ fn check_level(
 
 /// "proxy of Alice", not "proxy of Alice/CN=1234/CN=5678".
 fn name_the_user(error: TrustError, chain: &[Certificate<'_>]) -> TrustError {
-    let Some(user) = chain.iter().find(|c| c.extension(&PROXY_CERT_INFO).is_none()).map(Certificate::name) else {
+    let Some(user) = chain.iter().find(|c| !c.is_proxy()).map(Certificate::name) else {
         return error;
     };
     match error {

@@ -123,11 +123,12 @@ impl TrustStore {
         if chain.len() > MAX_CHAIN {
             return Err(TrustError::TooLong { count: chain.len(), limit: MAX_CHAIN });
         }
-        let certificates = chain
+        let mut certificates = chain
             .iter()
             .enumerate()
             .map(|(index, der)| Certificate::parse(der, index + 1))
             .collect::<Result<Vec<_>, _>>()?;
+        proxy::bring_in_order(&mut certificates);
         let proxies = proxy::walk(&certificates, &self.algorithms, now)?;
         let end_entity = &certificates[proxies.levels];
         end_entity.check_validity(Kind::Certificate, now)?;
@@ -179,8 +180,12 @@ impl TrustStore {
     ) -> Result<PathEnd, TrustError> {
         let refused = |error| self.explain(error, end_entity, presented, purpose, now);
         let parsed = EndEntityCert::try_from(end_entity.der).map_err(refused)?;
-        let links: Vec<CertificateDer<'_>> =
-            presented.iter().map(|c| c.der.clone()).chain(self.links.iter().cloned()).collect();
+        let links: Vec<CertificateDer<'_>> = presented
+            .iter()
+            .filter(|c| !c.is_proxy())
+            .map(|c| c.der.clone())
+            .chain(self.links.iter().cloned())
+            .collect();
         // webpki lets us reject a finished path and tries the next one. Its error type cannot
         // carry our reason, so that stays here.
         let reason = RefCell::new(None);
@@ -327,7 +332,8 @@ impl TrustStore {
                 }),
             E::InvalidSignatureForPublicKey => TrustError::BadSignature { subject, issuer: end_entity.issuer_name() },
             E::EndEntityUsedAsCa => {
-                let issuer = presented.iter().find(|certificate| !certificate.claims_authority());
+                let issuer =
+                    presented.iter().find(|certificate| !certificate.is_proxy() && !certificate.claims_authority());
                 TrustError::NotAnAuthority {
                     subject,
                     issuer: issuer.map_or_else(|| end_entity.issuer_name(), Certificate::name),

@@ -77,6 +77,20 @@ fn a_proxy_of_a_limited_proxy_that_is_limited_too_is_good() {
 }
 
 #[test]
+fn a_chain_with_repetitions_and_in_another_order_is_put_in_order() {
+    let ca = TestCa::root("CA");
+    let proxy = ProxySpec::default().signed_by(&ProxySpec::default().signed_by(&ca.user("Alice")));
+    let [leaf, middle, user] = proxy.chain() else { panic!("three certificates") };
+    for order in [[leaf, leaf, middle, user], [leaf, user, &ca.der, middle], [leaf, user, leaf, middle]] {
+        let chain: Vec<_> = order.into_iter().cloned().collect();
+        let identity = store(&[&ca]).verify(&chain, Purpose::Client, noon()).unwrap();
+        assert_eq!((identity.subject.as_str(), identity.proxy_levels), ("/O=Grid/CN=Alice", 2));
+    }
+    let chain = [middle.clone(), leaf.clone(), user.clone()];
+    assert_eq!(store(&[&ca]).verify(&chain, Purpose::Client, noon()).unwrap().proxy_levels, 1);
+}
+
+#[test]
 fn intermediate_authorities_may_come_from_the_peer_or_from_the_store() {
     let root = TestCa::root("Root");
     let sub = root.below(authority("Sub"));
