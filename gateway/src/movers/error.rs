@@ -1,6 +1,6 @@
 //! Why a mover did not do what it was asked.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use wire::{
     id::MoverId,
@@ -38,6 +38,10 @@ pub enum MoverError {
 }
 
 impl MoverError {
+    pub(super) fn away(mover: &MoverId, why: impl fmt::Display) -> Self {
+        Self::Away { mover: mover.clone(), why: why.to_string() }
+    }
+
     /// The mover's fault kind, if it said one.
     #[must_use]
     pub const fn fault(&self) -> Option<FaultKind> {

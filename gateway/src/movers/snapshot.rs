@@ -25,7 +25,7 @@ pub struct MoverView {
     pub link: LinkState,
     /// An operator wants nothing new to be given to it.
     pub drained: bool,
-    /// How many transfers this gateway has under way on it.
+    /// How many transfers this gateway had under way on it when it was heard of last.
     pub transfers: usize,
     /// What it said last; of the last connection if it is away.
     pub status: MoverStatus,

@@ -1,12 +1,13 @@
 //! A transfer on a mover, in the hands of whoever started it.
 
+use tokio::sync::mpsc;
 use wire::{
     extent::ByteRange,
     id::{MoverId, TransferId},
     mover::{Outcome, Written},
 };
 
-use super::MoverError;
+use super::{MoverError, link::Command};
 
 /// What a mover says of a transfer.
 #[derive(Clone, PartialEq, Debug)]
@@ -44,9 +45,22 @@ pub enum TransferEvent {
 pub struct Transfer {
     id: TransferId,
     mover: MoverId,
+    // Not bounded: a job names its pieces, each is reported once, and progress comes once a second.
+    events: mpsc::UnboundedReceiver<TransferEvent>,
+    commands: mpsc::UnboundedSender<Command>,
+    settled: bool,
 }
 
 impl Transfer {
+    pub(super) const fn new(
+        id: TransferId,
+        mover: MoverId,
+        events: mpsc::UnboundedReceiver<TransferEvent>,
+        commands: mpsc::UnboundedSender<Command>,
+    ) -> Self {
+        Self { id, mover, events, commands, settled: false }
+    }
+
     /// Its identifier.
     #[must_use]
     pub const fn id(&self) -> TransferId {
@@ -61,7 +75,7 @@ impl Transfer {
 
     /// The next event; `None` after the last. Cancel-safe.
     pub async fn next(&mut self) -> Option<TransferEvent> {
-        todo!()
+        self.events.recv().await
     }
 
     /// Waits for the end; what [`TransferEvent::Durable`] said meanwhile is in the outcome too. Not cancel-safe: events
@@ -71,17 +85,42 @@ impl Transfer {
     ///
     /// What [`TransferEvent::Failed`] says, with the outcome.
     pub async fn end(&mut self) -> Result<Outcome, (MoverError, Outcome)> {
-        todo!()
+        let mut durable = Vec::new();
+        let whole = |mut durable: Vec<Written>, mut outcome: Outcome| {
+            durable.append(&mut outcome.written);
+            Outcome { written: durable, ..outcome }
+        };
+        loop {
+            match self.next().await {
+                Some(TransferEvent::Durable(mut written)) => durable.append(&mut written),
+                Some(TransferEvent::Finished(outcome)) => return Ok(whole(durable, outcome)),
+                Some(TransferEvent::Failed { error, outcome }) => return Err((error, whole(durable, outcome))),
+                Some(TransferEvent::Progress { .. } | TransferEvent::Received { .. }) => {}
+                None => {
+                    let error = MoverError::away(&self.mover, "the gateway is going down");
+                    return Err((error, whole(durable, Outcome::default())));
+                }
+            }
+        }
     }
 
     /// Asks the mover to stop; the end still comes as an event.
     pub fn cancel(&self) {
-        todo!()
+        let _ = self.commands.send(Command::Cancel { transfer: self.id });
     }
 
     /// The outcome has been dealt with: its files are confirmed ([`super::Movers::confirm`]) or discarded
     /// ([`super::Movers::discard`]) by the caller. The mover may forget the transfer.
-    pub fn settle(self) {
-        todo!()
+    pub fn settle(mut self) {
+        self.settled = true;
+        let _ = self.commands.send(Command::Settle { transfer: self.id });
+    }
+}
+
+impl Drop for Transfer {
+    fn drop(&mut self) {
+        if !self.settled {
+            let _ = self.commands.send(Command::Abandon { transfer: self.id });
+        }
     }
 }
