@@ -22,17 +22,26 @@ pub mod record;
 pub mod time;
 
 mod accounts;
+mod batch;
 mod catalog;
 mod files;
 mod leases;
 mod migration;
 mod names;
 mod policies;
+mod publish;
 mod purge;
 mod queue;
+mod quota;
+mod retire;
+mod segments;
+mod sql;
 mod staging;
 mod statistics;
 mod volumes;
+
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 
 pub use catalog::{Catalog, Options};
 pub use error::{CatalogError, Result};

@@ -21,7 +21,7 @@ pub use policy::{ClassOfService, Hierarchy, MediumKind, Policies, StorageClass, 
 pub use stats::{COUNT_LIMIT, QueueLength, Reclaimed, Statistics, VolumeFile};
 pub use volume::{AppendWish, Home, Medium, NewVolume, TapePosition, Volume, VolumeState};
 pub use work::{
-    AfterFailure, CatalogRefusal, Claim, ContainerRecorded, Fence, Holder, Lease, NewRequest, NewWork, PoolDemand,
-    RequestFilter, RequestState, StageDemand, StageRecorded, StageRequest, Staged, Subject, Ticket, WorkFailure,
-    WorkItem, WorkKind, WrittenContainer, WrittenMember,
+    AfterFailure, CatalogRefusal, Claim, ContainerRecorded, DEMAND_LIMIT, Fence, Holder, Lease, NewRequest, NewWork,
+    PoolDemand, RequestFilter, RequestState, StageDemand, StageRecorded, StageRequest, Staged, Subject, Ticket,
+    WorkFailure, WorkItem, WorkKind, WrittenContainer, WrittenMember,
 };

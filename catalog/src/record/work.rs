@@ -189,13 +189,16 @@ pub struct Claim {
 pub struct PoolDemand {
     /// The key.
     pub pool: String,
-    /// How many items are due now; counting stops at [`crate::record::stats::COUNT_LIMIT`].
+    /// How many items are due now; counting stops at [`DEMAND_LIMIT`].
     pub items: u64,
-    /// How many bytes those move.
+    /// How many bytes those that were counted move.
     pub bytes: u64,
-    /// When the oldest of them was queued.
+    /// When the oldest of those was queued.
     pub oldest: Timestamp,
 }
+
+/// Where counting what is due under one key stops: enough to fill several batches, cheap to look at often.
+pub const DEMAND_LIMIT: u64 = 10_000;
 
 /// How work failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
