@@ -9,7 +9,10 @@ use std::{
     path::PathBuf,
 };
 
-use daemon::config::{ByteSize, Problems, Settings, TimeSpan};
+use daemon::{
+    config::{ByteSize, Problems, Settings, TimeSpan},
+    logging::LogSettings,
+};
 use serde::{Deserialize, Serialize};
 use wire::id::{DriveId, LibraryId, MoverId, VolumeLabel};
 
@@ -21,6 +24,8 @@ pub struct MoverConfig {
     pub name: MoverId,
     /// Where gateways connect.
     pub control: ControlConfig,
+    /// Its certificate, and whom it trusts. Read by whoever starts the mover; see [`crate::MoverTls`].
+    pub tls: TlsConfig,
     /// Data connections.
     pub data: DataConfig,
     /// Threads and memory.
@@ -31,6 +36,34 @@ pub struct MoverConfig {
     pub libraries: Vec<LibraryConfig>,
     /// Tape drives.
     pub drives: Vec<DriveConfig>,
+    /// What it logs. Read by whoever starts the process.
+    pub log: LogSettings,
+    /// Where `/metrics` and `/healthz` are served. Read by whoever starts the process.
+    pub metrics: MetricsConfig,
+}
+
+/// A mover's certificate, and whom it trusts.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TlsConfig {
+    /// Its certificate of the site's own CA, PEM.
+    pub certificate: PathBuf,
+    /// The certificate's key, PEM; may be the same file.
+    pub key: PathBuf,
+    /// The site's own CA, PEM: gateways and other movers.
+    pub site_ca: PathBuf,
+    /// CAs of clients' certificates, for data connections: a folder in the IGTF layout, or a PEM bundle.
+    pub clients: PathBuf,
+    /// How often the files are looked at for changes.
+    pub reload: TimeSpan,
+}
+
+/// Where `/metrics` and `/healthz` are served.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct MetricsConfig {
+    /// Address and port, without encryption or authentication; left out, they are not served.
+    pub listen: Option<SocketAddr>,
 }
 
 /// Where gateways connect.
@@ -192,11 +225,26 @@ impl Default for MoverConfig {
         Self {
             name: MoverId::new("mover1").expect("a plain name"),
             control: ControlConfig::default(),
+            tls: TlsConfig::default(),
             data: DataConfig::default(),
             limits: LimitsConfig::default(),
             volumes: Vec::new(),
             libraries: Vec::new(),
             drives: Vec::new(),
+            log: LogSettings::default(),
+            metrics: MetricsConfig::default(),
+        }
+    }
+}
+
+impl Default for TlsConfig {
+    fn default() -> Self {
+        Self {
+            certificate: PathBuf::from("/etc/penstock/mover.pem"),
+            key: PathBuf::from("/etc/penstock/mover.pem"),
+            site_ca: PathBuf::from("/etc/penstock/site-ca.pem"),
+            clients: PathBuf::from("/etc/grid-security/certificates"),
+            reload: TimeSpan::seconds(10),
         }
     }
 }
@@ -204,7 +252,7 @@ impl Default for MoverConfig {
 impl Default for ControlConfig {
     fn default() -> Self {
         Self {
-            listen: SocketAddr::from(([127, 0, 0, 1], 2811)),
+            listen: SocketAddr::from(([127, 0, 0, 1], 2814)),
             status_every: TimeSpan::seconds(5),
             orphan_limit: TimeSpan::seconds(120),
         }
@@ -245,11 +293,32 @@ name = "mover1"
 
 [control]
 # Where gateways connect; port 0 takes a free one.
-listen = "127.0.0.1:2811"
+listen = "127.0.0.1:2814"
 # How often gateways are told how the mover is, when nothing changes.
 status_every = "5s"
 # How long the data endpoints of a gateway that went away are kept open.
 orphan_limit = "2m"
+
+[tls]
+# The mover's certificate and key (PEM, may be one file), made by the site's own CA.
+certificate = "/etc/penstock/mover.pem"
+key = "/etc/penstock/mover.pem"
+# The site's own CA: gateways and other movers.
+site_ca = "/etc/penstock/site-ca.pem"
+# CAs of clients' certificates, for data connections: a folder in the IGTF layout, or a PEM bundle.
+clients = "/etc/grid-security/certificates"
+# How often these files are looked at for changes.
+reload = "10s"
+
+[metrics]
+# Where /metrics and /healthz are served, without encryption or authentication; left out, they are not.
+# listen = "127.0.0.1:2823"
+
+[log]
+# error, warn, info, debug or trace, or a list as "info,mover=debug".
+filter = "info"
+# "text" or "json".
+format = "text"
 
 [data]
 # The addresses of data connections: at most one IPv4 and one IPv6 address of this host.
