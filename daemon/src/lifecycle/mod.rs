@@ -276,16 +276,13 @@ mod tests {
             let shutdown = shutdown.clone();
             async move { shutdown.supervise().await.unwrap() }
         });
-        let send = |name: &str| {
-            let pid = std::process::id().to_string();
-            assert!(std::process::Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
-        };
+        let send = |signal| nix::sys::signal::kill(nix::unistd::Pid::this(), signal).unwrap();
         // The supervisor installs its own handlers when first polled; repeat until it heard.
         while !shutdown.is_stopping() {
-            send("TERM");
+            send(nix::sys::signal::SIGTERM);
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        send("INT");
+        send(nix::sys::signal::SIGINT);
         assert_eq!(supervisor.await.unwrap(), Ending::Cut { stuck: 0 });
     }
 }

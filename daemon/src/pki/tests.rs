@@ -2,9 +2,20 @@
 
 use std::process::Command;
 
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use rcgen::DnType;
+use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+
 use super::*;
 use crate::pki::testing::{ProxySpec, TestCa, authority, params};
+use crate::role::Role;
+use crate::tls::Credential;
 use crate::trust::{Purpose, TrustOptions, TrustStore, now};
+
+const DAY: Duration = Duration::from_secs(86_400);
 
 /// Runs `openssl`, which the tests need, and gives its standard output.
 fn openssl(arguments: &[&str]) -> String {
@@ -173,6 +184,30 @@ fn an_authority_is_made_once_and_found_again() {
         store.verify(issued.chain(), Purpose::Client, now()).unwrap().subject.as_str(),
         "/O=Penstock site test/OU=user/CN=Alice"
     );
+}
+
+#[test]
+fn a_parts_certificate_is_made_kept_and_renewed_in_its_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mover.pem");
+    let (ca, clock) = (SiteCa::in_memory("test", &testing::clock()).unwrap(), testing::clock());
+    let mut hosts = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
+    let keep = |ca: &SiteCa, hosts: &[String]| {
+        ca.keep_current(&path, &Holder::Part { role: Role::Mover, name: "m1", hosts }, &clock)
+    };
+    assert_eq!(keep(&ca, &hosts).unwrap(), Kept::Made);
+    let first = fs::read(&path).unwrap();
+    assert_eq!(keep(&ca, &hosts).unwrap(), Kept::Good);
+    assert_eq!(fs::read(&path).unwrap(), first);
+    clock.advance(DAY * 366);
+    assert_eq!(keep(&ca, &hosts).unwrap(), Kept::Renewed);
+    hosts.push("mover.example".to_owned());
+    assert_eq!(keep(&ca, &hosts).unwrap(), Kept::Renewed);
+    // Somebody else's file is left as it is.
+    let other = ca.keep_current(&path, &Holder::Part { role: Role::Gateway, name: "m1", hosts: &hosts }, &clock);
+    assert!(matches!(other, Err(PkiError::Exists { .. })));
+    let impostor = SiteCa::in_memory("test", &clock).unwrap();
+    assert!(matches!(keep(&impostor, &hosts), Err(PkiError::Exists { .. })));
 }
 
 #[test]

@@ -15,8 +15,11 @@ use std::{fmt, fs};
 use tracing::{info, warn};
 
 use super::credential::{Credential, CredentialError};
-use crate::Shutdown;
-use crate::trust::{TrustLoadError, TrustOptions, TrustStore};
+use crate::trust::{TrustLoadError, TrustOptions, TrustStore, timestamp};
+use crate::{Clock, Shutdown};
+
+/// Operators want two weeks to renew a certificate.
+const EXPIRY_WARNING_US: i64 = 14 * 86_400 * 1_000_000;
 
 /// Something that can be read again from its files.
 pub trait Reload: fmt::Debug + Send + Sync {
@@ -30,6 +33,11 @@ pub trait Reload: fmt::Debug + Send + Sync {
 
     /// What it is, for the log.
     fn describe(&self) -> String;
+
+    /// Microseconds since the epoch after which it is worthless, if it ever is.
+    fn expires_us(&self) -> Option<i64> {
+        None
+    }
 }
 
 /// What [`Reload::reload`] did.
@@ -147,6 +155,10 @@ impl Reload for HotCredential {
 
     fn describe(&self) -> String {
         format!("certificate of {}", self.current().subject())
+    }
+
+    fn expires_us(&self) -> Option<i64> {
+        Some(self.current().not_after_us())
     }
 }
 
@@ -276,12 +288,19 @@ fn chain_text(error: &dyn std::error::Error) -> String {
 
 /// Starts a task that looks at the files of `things` every `period` and reloads what changed.
 ///
+/// The gauge `penstock_certificate_expiry_seconds` (seconds since the epoch, by subject) and a
+/// warning tell of certificates that end soon.
+///
 /// Polling, not notification: it also works for files that are renamed into place, and on network
 /// file systems.
 pub fn watch(shutdown: &Shutdown, period: Duration, things: Vec<Arc<dyn Reload>>) {
     let until = shutdown.clone();
     shutdown.spawn(async move {
+        let mut warned = vec![None; things.len()];
         loop {
+            for (thing, warned) in things.iter().zip(&mut warned) {
+                tell_expiry(thing.as_ref(), warned);
+            }
             tokio::select! {
                 () = until.stopping() => return,
                 () = tokio::time::sleep(period) => {}
@@ -300,5 +319,17 @@ fn reload_one(thing: &dyn Reload) {
         Ok(Reloaded::Unchanged) => {}
         Ok(Reloaded::Changed) => info!(what = thing.describe(), "reloaded"),
         Err(reason) => warn!(what = thing.describe(), reason, "changed files cannot be used, the old ones stay"),
+    }
+}
+
+/// Sets the gauge, and warns of each expiry once.
+fn tell_expiry(thing: &dyn Reload, warned: &mut Option<i64>) {
+    let Some(expires_us) = thing.expires_us() else { return };
+    let seconds = expires_us.div_euclid(1_000_000);
+    #[expect(clippy::cast_precision_loss, reason = "seconds since the epoch fit a double's 53 bits")]
+    metrics::gauge!("penstock_certificate_expiry_seconds", "certificate" => thing.describe()).set(seconds as f64);
+    if expires_us - Clock::real().now_us() < EXPIRY_WARNING_US && *warned != Some(expires_us) {
+        *warned = Some(expires_us);
+        warn!(what = thing.describe(), expires = timestamp(seconds), "expires soon, renew it");
     }
 }

@@ -120,7 +120,7 @@ impl<'a> Certificate<'a> {
     }
 
     /// Whether the key in `spki` made this certificate's signature.
-    pub(super) fn is_signed_by(&self, spki: &[u8], algorithms: &WebPkiSupportedAlgorithms) -> bool {
+    pub(crate) fn is_signed_by(&self, spki: &[u8], algorithms: &WebPkiSupportedAlgorithms) -> bool {
         let x509 = &self.x509;
         signature_holds(
             spki,
@@ -132,7 +132,7 @@ impl<'a> Certificate<'a> {
     }
 
     /// The host names and addresses it is for, as texts.
-    pub(super) fn hosts(&self) -> Vec<String> {
+    pub(crate) fn hosts(&self) -> Vec<String> {
         let Ok(Some(names)) = self.x509.subject_alternative_name() else {
             return Vec::new();
         };

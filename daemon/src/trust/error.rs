@@ -259,7 +259,7 @@ pub enum ProxyRule {
 }
 
 /// RFC 3339 text of `seconds` since the epoch.
-pub(super) fn timestamp(seconds: i64) -> String {
+pub(crate) fn timestamp(seconds: i64) -> String {
     OffsetDateTime::from_unix_timestamp(seconds)
         .ok()
         .and_then(|time| time.format(&Rfc3339).ok())

@@ -28,6 +28,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use certificate::Certificate;
 pub use dn::{Attribute, Dn, NotADn};
+pub(crate) use error::timestamp;
 pub use error::{Kind, ProxyRule, TrustError};
 pub use folder::TrustLoadError;
 pub(crate) use folder::read_bounded;

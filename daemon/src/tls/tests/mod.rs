@@ -1,9 +1,10 @@
 //! Handshakes: with ourselves in memory, and with OpenSSL over loopback. All on the real clock,
 //! which rustls uses too.
 
-use std::io::{BufRead as _, BufReader};
+mod openssl;
+mod reload;
+
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rustls::sign::CertifiedKey;
@@ -244,151 +245,6 @@ async fn application_protocols_are_negotiated() {
         tokio::join!(accept(&server, &Clients::Anonymous, ours), connect(&client, "localhost", theirs));
     drop(connected.unwrap());
     assert_eq!(accepted.unwrap().0.get_ref().1.alpn_protocol(), Some(&b"http/1.1"[..]));
-}
-
-// ── Reload ───────────────────────────────────────────────────────────────────────────────────
-
-#[tokio::test]
-async fn a_renewed_certificate_is_shown_without_a_new_configuration() {
-    let bench = Bench::new();
-    let path = bench.path("mover.pem");
-    bench.mover.create(&path).unwrap();
-    let hot = HotCredential::from_files(&path, &path).unwrap();
-    let server = server_config(&hot, &Clients::Anonymous, &[]);
-    let expect = |name: &str| Expect::Role { role: Role::Mover, name: Some(name.to_owned()) };
-    let ask = |name: &str| client_config(None, &bench.trust(), &expect(name), &[]);
-    meet(&server, &Clients::Anonymous, &ask("m1"), "localhost").await.1.unwrap();
-    assert_eq!(hot.reload(), Ok(Reloaded::Unchanged));
-
-    std::fs::write(&path, "rubbish").unwrap();
-    assert!(hot.reload().unwrap_err().contains("mover.pem"));
-    assert_eq!(hot.reload(), Ok(Reloaded::Unchanged), "a bad file is tried once");
-    meet(&server, &Clients::Anonymous, &ask("m1"), "localhost").await.1.unwrap();
-
-    let renewed = bench.ca.issue(&Holder::Part { role: Role::Mover, name: "m2", hosts: &[] }, &Clock::real()).unwrap();
-    renewed.replace(&path).unwrap();
-    assert_eq!(hot.reload(), Ok(Reloaded::Changed));
-    meet(&server, &Clients::Anonymous, &ask("m2"), "localhost").await.1.unwrap();
-}
-
-#[tokio::test]
-async fn a_revocation_list_that_appears_in_the_folder_holds_for_the_next_handshake() {
-    let bench = Bench::new();
-    let folder = bench.path("trust");
-    bench.ca.write_trust_folder(&folder, None).unwrap();
-    let trust = Trust::load(TrustSource::at(&folder), TrustOptions::default()).unwrap();
-    let shutdown = Shutdown::new(Duration::from_secs(5));
-    watch(&shutdown, Duration::from_millis(5), vec![Arc::new(trust.clone())]);
-    let clients = Clients::Required(trust.clone());
-    let server = server_config(&bench.mover(), &clients, &[]);
-    let client = client_config(Some(&fixed(bench.alice())), &bench.trust(), &Expect::Host, &[]);
-    meet(&server, &clients, &client, "localhost").await.0.unwrap();
-
-    let serial = crate::trust::Certificate::parse(&bench.alice.chain()[0], 1).unwrap().x509.raw_serial().to_vec();
-    let list = bench.ca.revocation_list(&[serial], Duration::from_secs(3600), &Clock::real()).unwrap();
-    let before = trust.current();
-    bench.ca.write_trust_folder(&folder, Some(&list)).unwrap();
-    while Arc::ptr_eq(&before, &trust.current()) {
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
-    let error = meet(&server, &clients, &client, "localhost").await.0.unwrap_err();
-    assert!(matches!(refusal(&error), Some(TrustError::Revoked { .. })), "{error}");
-    assert_eq!(shutdown.finish().await, crate::lifecycle::Ending::Clean);
-}
-
-// ── OpenSSL ──────────────────────────────────────────────────────────────────────────────────
-
-/// Serves one connection on loopback and says to the client whom it found.
-async fn serve_once(
-    listener: tokio::net::TcpListener,
-    config: Arc<ServerConfig>,
-    clients: Clients,
-) -> io::Result<Peer> {
-    let (stream, _) = listener.accept().await?;
-    let (mut stream, peer) = accept(&config, &clients, stream).await?;
-    let text = match &peer {
-        Peer::Identified(identity) => format!("hello {identity}\n"),
-        Peer::Anonymous => "hello nobody\n".to_owned(),
-        Peer::Refused(error) => format!("{error}\n"),
-    };
-    stream.write_all(text.as_bytes()).await?;
-    stream.shutdown().await?;
-    Ok(peer)
-}
-
-#[tokio::test]
-async fn openssl_s_client_logs_in_with_a_proxy_and_gets_no_session_ticket() {
-    let bench = Bench::new();
-    let proxy = bench.path("proxy.pem");
-    bench.proxy().create(&proxy).unwrap();
-    for version in ["-tls1_2", "-tls1_3"] {
-        let clients = Clients::Required(bench.trust());
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap().to_string();
-        let server = tokio::spawn(serve_once(listener, server_config(&bench.mover(), &clients, &[]), clients));
-        let mut command = Command::new("openssl");
-        command
-            .args([
-                "s_client",
-                "-ign_eof",
-                version,
-                "-connect",
-                &address,
-                "-servername",
-                "localhost",
-                "-verify_hostname",
-                "localhost",
-            ])
-            .args(["-verify_return_error", "-CAfile"])
-            .arg(bench.path("ca.pem"))
-            .arg("-cert")
-            .arg(&proxy)
-            .arg("-key")
-            .arg(&proxy)
-            .arg("-cert_chain")
-            .arg(&proxy)
-            .stdin(Stdio::null());
-        let output = tokio::task::spawn_blocking(move || command.output()).await.unwrap().expect("install openssl");
-        let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-        assert!(matches!(server.await.unwrap(), Ok(Peer::Identified(_))), "{version}: {text}");
-        assert!(text.contains("Verification: OK") && !text.contains("Session Ticket arrived"), "{version}: {text}");
-        assert!(text.contains("hello /O=Penstock site test/OU=user/CN=Alice"), "{version}: {text}");
-    }
-}
-
-#[tokio::test]
-async fn openssl_s_server_accepts_our_client_with_a_proxy() {
-    let bench = Bench::new();
-    let host = bench.path("host.pem");
-    bench.mover.create(&host).unwrap();
-    for version in ["-tls1_2", "-tls1_3"] {
-        let mut server = Command::new("openssl")
-            .args(["s_server", version, "-accept", "127.0.0.1:0", "-naccept", "1", "-rev"])
-            .args(["-Verify", "3", "-verify_return_error", "-allow_proxy_certs", "-CAfile"])
-            .arg(bench.path("ca.pem"))
-            .arg("-cert")
-            .arg(&host)
-            .arg("-key")
-            .arg(&host)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .stdin(Stdio::null())
-            .spawn()
-            .expect("install openssl");
-        let lines = BufReader::new(server.stdout.take().unwrap()).lines().map_while(Result::ok);
-        let address = lines.into_iter().find_map(|line| line.strip_prefix("ACCEPT ").map(str::to_owned)).unwrap();
-        let client =
-            client_config(Some(&fixed(bench.proxy().credential().unwrap())), &bench.trust(), &Expect::Host, &[]);
-        let stream = tokio::net::TcpStream::connect(&address).await.unwrap();
-        let mut stream = connect(&client, "localhost", stream).await.unwrap();
-        stream.write_all(b"abc\n").await.unwrap();
-        let mut answer = [0; 4];
-        stream.read_exact(&mut answer).await.unwrap();
-        assert_eq!(&answer, b"cba\n", "{version}");
-        drop(stream);
-        server.kill().unwrap();
-        server.wait().unwrap();
-    }
 }
 
 #[test]
