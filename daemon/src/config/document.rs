@@ -47,13 +47,19 @@ impl fmt::Display for Place {
 pub(super) struct Unreadable(pub(super) Fault);
 
 /// The places of everything a configuration file and its overrides said.
-#[derive(Debug)]
 pub(super) struct Document {
     name: String,
     text: String,
     /// Variables in the order of their spans.
     variables: Vec<(String, Range<usize>)>,
     keys: Vec<Key>,
+}
+
+/// The text may hold secrets.
+impl fmt::Debug for Document {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Document").field("name", &self.name).finish_non_exhaustive()
+    }
 }
 
 /// One key of the document.

@@ -110,6 +110,14 @@ impl TestCa {
         super::pem("X509 CRL", params.signed_by(&self.issuer).unwrap().der())
     }
 
+    /// A list signed although the key usage forbids it.
+    pub(crate) fn list_despite_key_usage(&self) -> String {
+        let key = KeyPair::try_from(self.issuer.key().serialized_der()).unwrap();
+        let mut params = authority("CA");
+        params.key_usages = vec![Ku::CrlSign];
+        Self { der: self.der.clone(), issuer: Issuer::new(params, key) }.revocation_list(&[], 1)
+    }
+
     pub(crate) fn pem(&self) -> String {
         super::pem("CERTIFICATE", &self.der)
     }

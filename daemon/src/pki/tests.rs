@@ -231,7 +231,6 @@ fn keys_of_users_are_two_private_files_and_stay_as_they_are() {
     issued.create_pair(&cert, &key).unwrap();
     assert_eq!(Credential::from_files(&cert, &key).unwrap().chain(), issued.chain());
     assert!(matches!(issued.create_pair(&cert, &key), Err(PkiError::Exists { .. })));
-    std::os::unix::fs::PermissionsExt::set_mode(&mut fs::metadata(&key).unwrap().permissions(), 0o644);
     fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
     let error = Credential::from_files(&cert, &key).unwrap_err();
     assert!(error.to_string().contains("mode 0644") && error.to_string().contains("chmod 600"), "{error}");

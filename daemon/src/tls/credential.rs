@@ -92,9 +92,11 @@ impl Credential {
         let read = |path: &Path| {
             read_bounded(path, MAX_PEM_BYTES).map_err(|source| CredentialError::Read { path: path.to_owned(), source })
         };
-        let mode =
-            fs::metadata(key).map_err(|source| CredentialError::Read { path: key.to_owned(), source })?.mode() & 0o7777;
-        if mode & 0o077 != 0 {
+        let metadata = fs::metadata(key).map_err(|source| CredentialError::Read { path: key.to_owned(), source })?;
+        let mode = metadata.mode() & 0o7777;
+        // As PostgreSQL does: a key of root's may be read by a group, so that Debian's ssl-cert works.
+        let allowed = if metadata.uid() == 0 { 0o740 } else { 0o700 };
+        if mode & 0o777 & !allowed != 0 {
             return Err(CredentialError::ReadableByOthers { path: key.to_owned(), mode });
         }
         let (chain, secret) = (read(certificate)?, Secret::new(read(key)?));

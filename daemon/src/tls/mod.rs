@@ -59,7 +59,7 @@ pub enum Peer {
     Anonymous,
     /// The chain is good.
     Identified(Identity),
-    /// The chain is not good; only with [`Clients::Judged`].
+    /// The chain is not good. With [`Clients::Judged`], or if the trust changed during the handshake.
     Refused(TrustError),
 }
 

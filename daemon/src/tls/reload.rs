@@ -326,7 +326,6 @@ fn reload_one(thing: &dyn Reload) {
 fn tell_expiry(thing: &dyn Reload, warned: &mut Option<i64>) {
     let Some(expires_us) = thing.expires_us() else { return };
     let seconds = expires_us.div_euclid(1_000_000);
-    #[expect(clippy::cast_precision_loss, reason = "seconds since the epoch fit a double's 53 bits")]
     metrics::gauge!("penstock_certificate_expiry_seconds", "certificate" => thing.describe()).set(seconds as f64);
     if expires_us - Clock::real().now_us() < EXPIRY_WARNING_US && *warned != Some(expires_us) {
         *warned = Some(expires_us);

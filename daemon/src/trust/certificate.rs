@@ -9,7 +9,7 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::{GeneralName, ParsedExtension, X509Extension};
 use x509_parser::oid_registry;
 use x509_parser::public_key::PublicKey;
-use x509_parser::x509::{AlgorithmIdentifier, X509Name};
+use x509_parser::x509::{AlgorithmIdentifier, X509Name, X509Version};
 
 use super::dn::{Attribute, Dn};
 use super::error::{Kind, TrustError, seconds, timestamp};
@@ -84,6 +84,16 @@ impl<'a> Certificate<'a> {
     /// CA:TRUE, and keyCertSign where there is a key usage (RFC 5280 §4.2.1.3, §4.2.1.9).
     pub(super) fn may_issue(&self) -> bool {
         self.claims_authority() && !matches!(self.x509.key_usage(), Ok(Some(usage)) if !usage.value.key_cert_sign())
+    }
+
+    /// Whether its key may sign revocation lists; yes where nothing is said.
+    pub(super) fn may_sign_lists(&self) -> bool {
+        !matches!(self.x509.key_usage(), Ok(Some(usage)) if !usage.value.crl_sign())
+    }
+
+    /// From before extensions, so that it cannot say CA:TRUE.
+    pub(super) fn is_version_1(&self) -> bool {
+        self.x509.version() == X509Version::V1
     }
 
     pub(crate) fn claims_authority(&self) -> bool {

@@ -86,6 +86,11 @@ impl Crl {
         if self.serials.contains(shortest(serial)) {
             return Err(TrustError::Revoked { subject, issuer });
         }
+        if seconds(now) < self.this_update {
+            let from = timestamp(self.this_update);
+            let problem = format!("its revocation list is valid from {from} only; compare the clocks of both machines");
+            return Err(TrustError::Authority { issuer, problem });
+        }
         if seconds(now) > self.next_update {
             return Err(TrustError::CrlExpired { issuer, at: timestamp(self.next_update) });
         }

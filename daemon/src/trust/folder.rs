@@ -10,9 +10,10 @@ use std::{fs, io};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, CertificateRevocationListDer};
 
+use super::authority::{Authority, Companion, Issuer};
 use super::crl::Crl;
 use super::policy::SigningPolicy;
-use super::store::{Authority, Companion, TrustStore};
+use super::store::TrustStore;
 use super::{Requirement, TrustOptions};
 
 /// No authority certificate or policy comes near this.
@@ -32,6 +33,14 @@ pub enum TrustLoadError {
         path: PathBuf,
         /// What the system said.
         source: io::Error,
+    },
+    /// More files than any trust folder has: probably another folder.
+    #[error("{} holds more than {limit} files; name the folder of trusted authorities", path.display())]
+    TooMany {
+        /// The folder.
+        path: PathBuf,
+        /// How many would be read.
+        limit: usize,
     },
     /// It was read and holds no authority.
     #[error("{} holds no usable certification authority; {hint}", path.display())]
@@ -61,8 +70,11 @@ impl TrustStore {
     pub fn from_folder(path: &Path, options: TrustOptions) -> Result<Self, TrustLoadError> {
         let read_error = |source| TrustLoadError::Read { path: path.to_owned(), source };
         let mut groups: BTreeMap<String, Group> = BTreeMap::new();
-        for entry in fs::read_dir(path).map_err(read_error)?.take(MAX_FILES) {
+        for (count, entry) in fs::read_dir(path).map_err(read_error)?.enumerate() {
             let file = entry.map_err(read_error)?.path();
+            if count == MAX_FILES {
+                return Err(TrustLoadError::TooMany { path: path.to_owned(), limit: MAX_FILES });
+            }
             let Some((hash, ending)) =
                 file.file_name().and_then(|name| name.to_str()).and_then(|name| name.split_once('.'))
             else {
@@ -152,7 +164,7 @@ impl Group {
                 SigningPolicy::parse(&text).map_err(|e| e.to_string())
             });
             for authority in &mut found {
-                authority.policy = match &policy {
+                authority.issuer.policy = match &policy {
                     Ok(policy) => Companion::Good(policy.clone()),
                     Err(problem) => Companion::Bad(format!("{}: {problem}", path.display())),
                 };
@@ -165,8 +177,8 @@ impl Group {
                 // Which of the hash's authorities it was meant for cannot be known: all lose.
                 Err(problem) => {
                     for authority in &mut found {
-                        if matches!(authority.crl, Companion::Missing) {
-                            authority.crl = Companion::Bad(format!("{}: {problem}", path.display()));
+                        if matches!(authority.issuer.crl, Companion::Missing) {
+                            authority.issuer.crl = Companion::Bad(format!("{}: {problem}", path.display()));
                         }
                     }
                 }
@@ -188,27 +200,32 @@ fn attach(
         Ok(issuer) => issuer,
         Err(problem) => return problems.push(format!("{file}: {problem}")),
     };
-    let mut candidates: Vec<&mut Authority> =
-        authorities.iter_mut().filter(|authority| authority.subject == issuer).collect();
+    let mut candidates: Vec<&mut Issuer> =
+        authorities.iter_mut().map(|authority| &mut authority.issuer).filter(|known| known.subject == issuer).collect();
     if candidates.is_empty() {
         return problems.push(format!("{file}: a revocation list of an authority that is not here"));
     }
-    let mut problem = String::new();
-    for authority in &mut candidates {
-        match Crl::read(list, &authority.spki, &algorithms) {
+    let (mut taken, mut problem) = (false, String::new());
+    // Of several keys of one name at most one signed it, but the store may hold that one twice.
+    for candidate in &mut candidates {
+        let read = if candidate.may_sign_lists {
+            Crl::read(list, &candidate.spki, &algorithms)
+        } else {
+            Err("the authority may not sign revocation lists (no cRLSign in its key usage)".to_owned())
+        };
+        match read {
             Ok(crl) => {
-                if !matches!(&authority.crl, Companion::Good(older) if !crl.is_newer_than(older)) {
-                    authority.crl = Companion::Good(crl);
+                taken = true;
+                if !matches!(&candidate.crl, Companion::Good(older) if !crl.is_newer_than(older)) {
+                    candidate.crl = Companion::Good(crl);
                 }
-                return;
             }
             Err(reason) => problem = format!("{file}: {reason}"),
         }
     }
-    for authority in candidates {
-        if matches!(authority.crl, Companion::Missing) {
-            authority.crl = Companion::Bad(problem.clone());
-        }
+    // Meant for one of them, and we cannot know for which: all lose that have no good one.
+    for candidate in candidates.into_iter().filter(|candidate| !taken && matches!(candidate.crl, Companion::Missing)) {
+        candidate.crl = Companion::Bad(problem.clone());
     }
 }
 

@@ -12,6 +12,7 @@
 //! length, name constraints, extended key usage), and at *every* authority of that path its
 //! validity, its key usage, its signing policy and its revocation list (`store`).
 
+mod authority;
 mod certificate;
 mod crl;
 mod dn;

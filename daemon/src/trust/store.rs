@@ -10,11 +10,10 @@ use rustls::crypto::WebPkiSupportedAlgorithms;
 use rustls_pki_types::{CertificateDer, ServerName, TrustAnchor, UnixTime};
 use webpki::{EndEntityCert, KeyUsage, VerifiedPath};
 
+use super::authority::{Authority, Companion, Issuer};
 use super::certificate::Certificate;
-use super::crl::Crl;
 use super::dn::Dn;
 use super::error::{Kind, TrustError};
-use super::policy::SigningPolicy;
 use super::{Fingerprint, Identity, Purpose, Requirement, TrustOptions, micros, proxy};
 
 /// More certificates than any real chain (proxies, user, two or three authorities) has.
@@ -24,8 +23,11 @@ const TOO_MANY_AUTHORITIES: &str = "more authorities stand above it than one of 
 /// Trusted authorities at one moment.
 #[derive(Debug)]
 pub struct TrustStore {
-    authorities: Vec<Authority>,
+    /// What is known of each name and key that may sign.
+    issuers: Vec<Issuer>,
+    /// Self-signed authorities, as webpki wants them and as they are; in the same order.
     anchors: Vec<TrustAnchor<'static>>,
+    roots: Vec<CertificateDer<'static>>,
     /// Authorities that are not self-signed: links a peer need not send.
     links: Vec<CertificateDer<'static>>,
     options: TrustOptions,
@@ -33,66 +35,39 @@ pub struct TrustStore {
     problems: Vec<String>,
 }
 
-/// One certification authority and what came with it.
-#[derive(Debug)]
-pub(super) struct Authority {
-    pub(super) der: CertificateDer<'static>,
-    pub(super) name: String,
-    /// DER of the subject, with its outer SEQUENCE.
-    pub(super) subject: Vec<u8>,
-    /// DER of the public key, with its outer SEQUENCE.
-    pub(super) spki: Vec<u8>,
-    pub(super) policy: Companion<SigningPolicy>,
-    pub(super) crl: Companion<Crl>,
-}
-
-/// A file that belongs to an authority.
-#[derive(Debug)]
-pub(super) enum Companion<T> {
-    Missing,
-    Good(T),
-    /// It is there and cannot be used; the text says which file and why.
-    Bad(String),
-}
-
-impl Authority {
-    pub(super) fn read(der: CertificateDer<'static>) -> Result<Self, String> {
-        let (name, subject, spki) = {
-            let certificate = Certificate::parse(&der, 1).map_err(|error| error.to_string())?;
-            if !certificate.may_issue() && certificate.x509.version() == x509_parser::x509::X509Version::V3 {
-                return Err(format!(
-                    "{} is not a certification authority (no CA:TRUE and keyCertSign)",
-                    certificate.name()
-                ));
-            }
-            (certificate.name(), certificate.x509.subject().as_raw().to_vec(), certificate.spki().to_vec())
-        };
-        Ok(Self { der, name, subject, spki, policy: Companion::Missing, crl: Companion::Missing })
-    }
-}
-
 impl TrustStore {
     /// Assembles a store; `problems` are texts about files that could not be used.
-    pub(super) fn assemble(authorities: Vec<Authority>, options: TrustOptions, mut problems: Vec<String>) -> Self {
+    pub(super) fn assemble(authorities: Vec<Authority>, options: TrustOptions, problems: Vec<String>) -> Self {
         let algorithms = crate::tls::provider().signature_verification_algorithms;
-        let (mut anchors, mut links) = (Vec::new(), Vec::new());
-        for authority in &authorities {
-            let Ok(certificate) = Certificate::parse(&authority.der, 1) else {
-                continue;
-            };
-            if certificate.x509.subject().as_raw() != certificate.x509.issuer().as_raw() {
-                links.push(authority.der.clone());
-                continue;
+        let (issuers, anchors, roots, links) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut store = Self { issuers, anchors, roots, links, options, algorithms, problems };
+        for authority in authorities {
+            if !authority.is_self_signed() {
+                store.links.push(authority.der);
+            } else if !store.roots.contains(&authority.der) {
+                match webpki::anchor_from_trusted_cert(&authority.der) {
+                    Ok(anchor) => {
+                        store.anchors.push(anchor.to_owned());
+                        store.roots.push(authority.der);
+                    }
+                    Err(error) => {
+                        let name = &authority.issuer.name;
+                        store.problems.push(format!("authority {name} cannot be used: {error:?}"));
+                    }
+                }
             }
-            match webpki::anchor_from_trusted_cert(&authority.der) {
-                Ok(anchor) => anchors.push(anchor.to_owned()),
-                Err(error) => problems.push(format!("authority {} cannot be used: {error:?}", authority.name)),
-            }
-            for problem in [authority.policy.problem(), authority.crl.problem()].into_iter().flatten() {
-                problems.push(format!("authority {} is refused: {problem}", authority.name));
+            let issuer = authority.issuer;
+            match store.issuers.iter_mut().find(|known| known.is(&issuer.subject, &issuer.spki)) {
+                Some(known) => known.merge(issuer),
+                None => store.issuers.push(issuer),
             }
         }
-        Self { authorities, anchors, links, options, algorithms, problems }
+        for issuer in &store.issuers {
+            for problem in [issuer.policy.problem(), issuer.crl.problem()].into_iter().flatten() {
+                store.problems.push(format!("authority {} is refused: {problem}", issuer.name));
+            }
+        }
+        store
     }
 
     /// Files that were found and could not be used, for the log.
@@ -180,21 +155,22 @@ impl TrustStore {
     ) -> Result<PathEnd, TrustError> {
         let refused = |error| self.explain(error, end_entity, presented, purpose, now);
         let parsed = EndEntityCert::try_from(end_entity.der).map_err(refused)?;
-        let links: Vec<CertificateDer<'_>> = presented
-            .iter()
-            .filter(|c| !c.is_proxy())
-            .map(|c| c.der.clone())
-            .chain(self.links.iter().cloned())
-            .collect();
+        let presented_links = presented.iter().filter(|certificate| !certificate.is_proxy()).map(|c| c.der);
+        // Borrowed, not copied: a folder may hold many.
+        let links: Vec<CertificateDer<'_>> =
+            presented_links.chain(&self.links).map(|der| CertificateDer::from(der.as_ref())).collect();
         // webpki lets us reject a finished path and tries the next one. Its error type cannot
-        // carry our reason, so that stays here.
-        let reason = RefCell::new(None);
-        let judge = |path: &VerifiedPath<'_>| match self.judge_path(path, end_entity, now) {
-            Ok(_) => Ok(()),
-            Err(error) => {
-                reason.borrow_mut().get_or_insert(error);
-                Err(webpki::Error::CertDistrusted)
+        // carry our reason, so our verdict on the last path stays here.
+        let verdict = RefCell::new(None);
+        let judge = |path: &VerifiedPath<'_>| {
+            let judged = self.judge_path(path, end_entity, now);
+            let rejected = judged.is_err();
+            let mut verdict = verdict.borrow_mut();
+            // Of several rejected paths the first is the likeliest to be meant.
+            if !rejected || verdict.is_none() {
+                *verdict = Some(judged);
             }
+            if rejected { Err(webpki::Error::CertDistrusted) } else { Ok(()) }
         };
         let attempt =
             |usage| parsed.verify_for_usage(self.algorithms.all, &self.anchors, &links, now, usage, None, Some(&judge));
@@ -203,9 +179,13 @@ impl TrustStore {
             Purpose::Server => attempt(KeyUsage::server_auth()),
             Purpose::Either => attempt(KeyUsage::client_auth()).or_else(|_| attempt(KeyUsage::server_auth())),
         };
-        match verified {
-            Ok(path) => self.judge_path(&path, end_entity, now),
-            Err(error) => Err(reason.into_inner().unwrap_or_else(|| refused(error))),
+        match (verified.map(drop), verdict.into_inner()) {
+            (Ok(()), Some(judged)) | (Err(_), Some(judged @ Err(_))) => judged,
+            (Err(error), _) => Err(refused(error)),
+            (Ok(()), None) => Err(TrustError::Refused {
+                subject: end_entity.name(),
+                reason: "its path to an authority was not judged".to_owned(),
+            }),
         }
     }
 
@@ -216,18 +196,11 @@ impl TrustStore {
         end_entity: &Certificate<'_>,
         now: UnixTime,
     ) -> Result<PathEnd, TrustError> {
-        let root = self
-            .authorities
-            .iter()
-            .find(|authority| {
-                webpki::anchor_from_trusted_cert(&authority.der).is_ok_and(|anchor| anchor == *path.anchor())
-            })
-            .ok_or_else(|| TrustError::Refused {
-                subject: end_entity.name(),
-                reason: "its authority left the trust store".to_owned(),
-            })?;
+        let root =
+            self.anchors.iter().zip(&self.roots).find(|(anchor, _)| *anchor == path.anchor()).map(|(_, der)| der);
+        let root = root.expect("webpki ends a path in one of the anchors it was given");
         let mut ders: Vec<CertificateDer<'_>> = path.intermediate_certificates().map(|c| c.der()).collect();
-        ders.push(root.der.clone());
+        ders.push(CertificateDer::from(root.as_ref()));
         let issuers = ders.iter().map(|der| Certificate::parse(der, 1)).collect::<Result<Vec<_>, _>>()?;
         let (mut not_after, mut child, mut authorities_below) = (i64::MAX, end_entity, 0);
         for issuer in &issuers {
@@ -245,19 +218,18 @@ impl TrustStore {
             authorities_below += u32::from(issuer.x509.subject().as_raw() != issuer.x509.issuer().as_raw());
             child = issuer;
         }
-        Ok(PathEnd { root: Fingerprint::of(std::slice::from_ref(&root.der)), not_after })
+        Ok(PathEnd { root: Fingerprint::of(std::slice::from_ref(root)), not_after })
     }
 
     /// Whether `issuer` may have issued `child`, and has not taken it back.
     fn judge_step(&self, child: &Certificate<'_>, issuer: &Certificate<'_>, now: UnixTime) -> Result<(), TrustError> {
         let (subject, issuer_name) = (child.name(), issuer.name());
         // An old root of version 1 has no extensions to say CA:TRUE with; being in the store does.
-        let is_old_root = issuer.x509.version() == x509_parser::x509::X509Version::V1 && self.owns(issuer.der);
+        let is_old_root = issuer.is_version_1() && self.roots.contains(issuer.der);
         if !issuer.may_issue() && !is_old_root {
             return Err(TrustError::NotAnAuthority { subject, issuer: issuer_name });
         }
-        let ours =
-            self.authorities.iter().find(|a| a.subject == issuer.x509.subject().as_raw() && a.spki == issuer.spki());
+        let ours = self.issuers.iter().find(|known| known.is(issuer.x509.subject().as_raw(), issuer.spki()));
         match ours.map_or(&Companion::Missing, |authority| &authority.policy) {
             Companion::Good(policy) => {
                 if !policy
@@ -284,10 +256,6 @@ impl TrustStore {
             }
             Companion::Missing => Ok(()),
         }
-    }
-
-    fn owns(&self, der: &CertificateDer<'_>) -> bool {
-        self.authorities.iter().any(|authority| authority.der == *der)
     }
 
     /// Puts webpki's error into words that name a certificate.
@@ -366,16 +334,8 @@ impl TrustStore {
     }
 }
 
-impl<T> Companion<T> {
-    fn problem(&self) -> Option<&str> {
-        match self {
-            Self::Bad(problem) => Some(problem),
-            Self::Missing | Self::Good(_) => None,
-        }
-    }
-}
-
 /// The upper end of a path that passed.
+#[derive(Debug)]
 struct PathEnd {
     root: Fingerprint,
     /// Seconds since the epoch at which the first authority of the path expires.

@@ -103,3 +103,22 @@ fn a_folder_or_bundle_without_authorities_says_what_belongs_there() {
     let alice = TestCa { der: ca.user("Alice").chain()[0].clone(), issuer: ca.issuer };
     assert!(TrustStore::from_pem(alice.pem().as_bytes(), TrustOptions::default()).is_none());
 }
+
+#[test]
+fn an_authority_that_is_there_twice_has_the_policy_and_the_list_of_either_copy() {
+    let folder = tempfile::tempdir().unwrap();
+    let ca = TestCa::root("CA");
+    let (alice, bob) = (ca.user("Alice"), ca.user("Bob"));
+    let hash = install(folder.path(), &ca, "CA", Some("\"*\""));
+    // As real folders have it under OpenSSL's old hash; this one is read first.
+    fs::write(folder.path().join("00000000.0"), ca.pem()).unwrap();
+    fs::write(folder.path().join(format!("{hash}.r0")), ca.revocation_list(&[&alice.chain()[0]], 1)).unwrap();
+    let load = || TrustStore::from_folder(folder.path(), TrustOptions::default()).unwrap();
+    assert_eq!(load().roots(), 1);
+    assert!(verify(&load(), &bob).is_ok());
+    assert!(matches!(refusal(&load(), &alice), TrustError::Revoked { .. }));
+    let policy =
+        "access_id_CA X509 '/O=Grid/CN=CA'\npos_rights globus CA:sign\ncond_subjects globus '\"/O=Other/*\"'\n";
+    fs::write(folder.path().join("00000000.signing_policy"), policy).unwrap();
+    assert!(refusal(&load(), &bob).to_string().contains("different .signing_policy files"));
+}

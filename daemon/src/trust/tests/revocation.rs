@@ -66,3 +66,29 @@ fn a_missing_revocation_list_matters_only_where_one_is_required() {
     let pem = ca.pem() + &ca.revocation_list(&[], 1);
     assert!(verify(&TrustStore::from_pem(pem.as_bytes(), options).unwrap(), &ca.user("Alice")).is_ok());
 }
+
+#[test]
+fn an_authority_that_may_not_sign_lists_has_none() {
+    let mut no_lists = authority("CA");
+    no_lists.key_usages = vec![rcgen::KeyUsagePurpose::KeyCertSign];
+    let ca = TestCa::root_of(no_lists);
+    // The same key, but with a certificate that lets it: what a careless authority might publish.
+    let list = ca.list_despite_key_usage();
+    let error = refusal(&store_with(&list, &[&ca]), &ca.user("Alice"));
+    assert!(error.to_string().contains("no cRLSign"), "{error}");
+}
+
+#[test]
+fn a_revocation_list_from_the_future_refuses() {
+    let yesterday = rustls_pki_types::UnixTime::since_unix_epoch(std::time::Duration::from_secs(
+        at(-24).unix_timestamp() as u64 - 1,
+    ));
+    let mut early = params("Grid", "", "Alice");
+    early.not_before = at(-100);
+    let mut old = authority("CA");
+    old.not_before = at(-100);
+    let ca = TestCa::root_of(old);
+    let store = store_with(&ca.revocation_list(&[], 24), &[&ca]);
+    let verdict = store.verify(ca.issue(&early, &[]).chain(), Purpose::Client, yesterday);
+    assert!(verdict.unwrap_err().to_string().contains("compare the clocks"));
+}
