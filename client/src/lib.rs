@@ -1,1 +1,79 @@
-//! Penstock's client library and pftp, the parallel FTP session.
+//! Penstock's client: a session with a gateway, and files that move straight to and from movers.
+//!
+//! ```text
+//! Client<Unauthenticated> ──login──▶ Client<Ready> ──get, put, get_many, put_many──▶ movers
+//!        control connection over TLS (tokio)         data connections (threads, or tokio for small files)
+//! ```
+//!
+//! | what | where |
+//! | --- | --- |
+//! | who we are, whom we trust | [`identity`] |
+//! | commands that move no data | [`session`], [`listing`] |
+//! | one file, striped and in parallel, resumable | [`get`], [`put`] |
+//! | many small files | [`many`] |
+//! | what of a cut download is here | [`partial`], [`runs`] |
+//!
+//! The server is not trusted: names it lists cannot leave the folder asked for, sizes and offsets are bounded before they
+//! are used, every wait has a limit, and what was received is compared with the catalogue's sum before it gets its name.
+//!
+//! Data flows *windowed* here: header, block, header, block. The per-block handshake of HPSS's `PDATA_AND_MOVER`, kept
+//! only to be measured against, would be another receiver and sender beside these.
+
+mod control;
+mod data;
+mod error;
+pub mod get;
+pub mod identity;
+pub mod listing;
+pub mod many;
+mod meter;
+pub mod names;
+pub mod partial;
+pub mod put;
+mod receive;
+pub mod runs;
+mod send;
+pub mod session;
+mod target;
+
+pub use control::{Limits, Spoken, Trace};
+pub use error::{ClientError, Remedy, Result};
+pub use get::{Fetch, Moved};
+pub use identity::{Identity, IdentityOptions, Surroundings};
+pub use meter::{Meter, Reading};
+pub use put::Push;
+pub use session::{Client, Options, Ready, Unauthenticated};
+pub use target::{DEFAULT_PORT, Target};
+
+/// How files are moved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct How {
+    /// Data connections for each mover, or sessions when movers listen.
+    pub streams: u16,
+    /// Largest block sent, in bytes.
+    pub block_bytes: usize,
+    /// We cannot be connected to: movers listen.
+    pub passive: bool,
+    /// Compare sums with the server's catalogue.
+    pub verify: bool,
+    /// Go on where a cut transfer stopped.
+    pub resume: bool,
+    /// Give files the time of their source.
+    pub preserve: bool,
+    /// Sessions at once for many small files.
+    pub sessions: u16,
+}
+
+impl Default for How {
+    fn default() -> Self {
+        Self {
+            streams: 4,
+            block_bytes: 1 << 20,
+            passive: false,
+            verify: true,
+            resume: false,
+            preserve: false,
+            sessions: 8,
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! Data connections: opened, listened for, protected, and stopped from elsewhere.
+//!
+//! Owns sockets of data connections until they are handed to a receiving or sending thread. Talks to movers. Never
+//! interprets what flows.
+//!
+//! Large files move on blocking sockets in threads of their own (one `recv` and one `pwrite` a megabyte); many small
+//! ones on tokio's (see [`many`](crate::many)).
+
+use std::{
+    io::{self, Read, Write},
+    net::{IpAddr, Shutdown, SocketAddr, TcpStream},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
+use tokio::net::TcpListener;
+use wire::ftp::{Command, EpsvArgument, Reply};
+
+use crate::{Client, ClientError, Ready, Result};
+
+/// A data connection on a blocking socket.
+pub(crate) enum DataStream {
+    Clear(TcpStream),
+    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
+}
+
+impl DataStream {
+    fn socket(&self) -> &TcpStream {
+        match self {
+            Self::Clear(socket) => socket,
+            Self::Tls(stream) => stream.get_ref(),
+        }
+    }
+
+    /// The socket, if nothing stands between it and the bytes.
+    pub(crate) fn clear_socket(&self) -> Option<&TcpStream> {
+        match self {
+            Self::Clear(socket) => Some(socket),
+            Self::Tls(_) => None,
+        }
+    }
+
+    pub(crate) fn peer(&self) -> String {
+        self.socket().peer_addr().map_or_else(|_| "a mover".to_owned(), |address| address.to_string())
+    }
+
+    /// Says that nothing more will be sent: the end of the data in stream mode. The caller keeps the connection until the
+    /// server has said that all arrived, since closing it with unread bytes in it could destroy what is on its way.
+    pub(crate) fn end(mut self) -> io::Result<Self> {
+        if let Self::Tls(stream) = &mut self {
+            stream.conn.send_close_notify();
+            stream.flush()?;
+        }
+        self.socket().shutdown(Shutdown::Write)?;
+        Ok(self)
+    }
+}
+
+impl Read for DataStream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Clear(socket) => socket.read(buffer),
+            Self::Tls(stream) => stream.read(buffer),
+        }
+    }
+}
+
+impl Write for DataStream {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Clear(socket) => socket.write(buffer),
+            Self::Tls(stream) => stream.write(buffer),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Clear(socket) => socket.flush(),
+            Self::Tls(stream) => stream.flush(),
+        }
+    }
+}
+
+/// A switch that ends all data connections of one transfer, from any thread, at once.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Stops(Arc<StopState>);
+
+#[derive(Debug, Default)]
+struct StopState {
+    stopped: AtomicBool,
+    sockets: Mutex<Vec<TcpStream>>,
+}
+
+impl Stops {
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    fn register(&self, socket: &TcpStream) -> io::Result<()> {
+        let clone = socket.try_clone()?;
+        self.0.sockets.lock().unwrap_or_else(PoisonError::into_inner).push(clone);
+        if self.is_stopped() {
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+        Ok(())
+    }
+
+    /// Ends every connection; their threads return with an error.
+    pub(crate) fn stop(&self) {
+        self.0.stopped.store(true, Ordering::SeqCst);
+        for socket in self.0.sockets.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.0.stopped.load(Ordering::SeqCst)
+    }
+}
+
+/// Everything needed to open data connections of one transfer.
+#[derive(Debug, Clone)]
+pub(crate) struct Opening {
+    connect_limit: Duration,
+    stall_limit: Duration,
+    tls: Option<Arc<ClientConfig>>,
+    /// The name the certificate must be for, where the address is not its own.
+    host: String,
+    pub(crate) stops: Stops,
+}
+
+impl Opening {
+    pub(crate) fn of(client: &Client<Ready>) -> Self {
+        let limits = client.control.limits;
+        Self {
+            connect_limit: limits.connect,
+            stall_limit: limits.stall,
+            tls: client.data_tls.clone().filter(|_| client.options.private_data),
+            host: client.options.target.host.clone(),
+            stops: Stops::new(),
+        }
+    }
+
+    /// Connects to a mover. Blocks.
+    pub(crate) fn connect(&self, address: SocketAddr) -> Result<DataStream> {
+        let failed = |source| ClientError::Data { doing: "connect to", peer: address.to_string(), source };
+        let socket = TcpStream::connect_timeout(&address, self.connect_limit).map_err(failed)?;
+        self.protect(socket, address)
+    }
+
+    /// Makes a data connection of a socket, which may come from tokio. Blocks for the TLS handshake, in which we are the
+    /// client whoever connected (RFC 4217 section 7).
+    pub(crate) fn protect(&self, socket: TcpStream, address: SocketAddr) -> Result<DataStream> {
+        let failed =
+            |source| ClientError::Data { doing: "set up the connection to", peer: address.to_string(), source };
+        let set_up = || {
+            socket.set_nonblocking(false)?;
+            socket.set_nodelay(true)?;
+            socket.set_read_timeout(Some(self.stall_limit))?;
+            socket.set_write_timeout(Some(self.stall_limit))?;
+            self.stops.register(&socket)
+        };
+        set_up().map_err(failed)?;
+        let Some(config) = &self.tls else { return Ok(DataStream::Clear(socket)) };
+        let name = self.server_name(address)?;
+        let refuse = |reason: String| ClientError::Tls { peer: format!("the mover at {address}"), reason };
+        let mut connection = ClientConnection::new(config.clone(), name).map_err(|error| refuse(error.to_string()))?;
+        let mut socket = socket;
+        while connection.is_handshaking() {
+            connection.complete_io(&mut socket).map_err(|error| refuse(daemon::tls::why(&error)))?;
+        }
+        Ok(DataStream::Tls(Box::new(StreamOwned::new(connection, socket))))
+    }
+
+    /// The name that a mover's certificate is checked for.
+    pub(crate) fn server_name(&self, _address: SocketAddr) -> Result<ServerName<'static>> {
+        ServerName::try_from(self.host.clone())
+            .map_err(|error| ClientError::Tls { peer: self.host.clone(), reason: error.to_string() })
+    }
+
+    /// The TLS configuration, if data is protected.
+    pub(crate) fn tls(&self) -> Option<&Arc<ClientConfig>> {
+        self.tls.as_ref()
+    }
+
+    pub(crate) fn connect_limit(&self) -> Duration {
+        self.connect_limit
+    }
+}
+
+/// Reads to the end, at most `limit_bytes`.
+pub(crate) fn receive_all(stream: &mut DataStream, limit_bytes: usize) -> Result<Vec<u8>> {
+    let mut all = Vec::new();
+    let peer = stream.peer();
+    match stream.take(limit_bytes as u64 + 1).read_to_end(&mut all) {
+        // Many servers end TLS without close_notify.
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
+        Err(source) => return Err(ClientError::Data { doing: "receive from", peer, source }),
+        Ok(_) => {}
+    }
+    if all.len() > limit_bytes {
+        return Err(ClientError::BadData { peer, reason: format!("more than {limit_bytes} bytes of text") });
+    }
+    Ok(all)
+}
+
+impl Client<Ready> {
+    /// Listens for the movers, on the address the server knows us by, and tells the server.
+    pub(crate) async fn listen(&mut self) -> Result<TcpListener> {
+        let local = self.control.local.ip();
+        let failed = |source| ClientError::Data { doing: "listen on", peer: local.to_string(), source };
+        let listener = TcpListener::bind((local, 0)).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let command = match address {
+            SocketAddr::V4(v4) => Command::Port(v4),
+            SocketAddr::V6(_) => Command::Eprt(address),
+        };
+        self.demand(&command).await?;
+        Ok(listener)
+    }
+
+    /// Asks the server to listen, and gives the address at once.
+    pub(crate) async fn passive_now(&mut self) -> Result<SocketAddr> {
+        if self.state.delayed {
+            self.set_delayed(false).await?;
+        }
+        let command = Command::Epsv(EpsvArgument::Same);
+        let reply = self.ask(&command).await?;
+        let reply = match (reply.code(), self.control.peer.ip()) {
+            (229, _) => reply,
+            (500..600, IpAddr::V4(_)) => self.demand(&Command::Pasv).await?,
+            _ => return Err(ClientError::refused(&command, reply)),
+        };
+        self.address_of(&reply)
+    }
+
+    /// The addresses of all movers that take part in an upload; one if the server does not stripe.
+    pub(crate) async fn striped(&mut self) -> Result<Vec<SocketAddr>> {
+        let extended = self.control.peer.is_ipv6();
+        if self.state.delayed {
+            self.set_delayed(false).await?;
+        }
+        let reply = self.ask(&Command::Spas { extended }).await?;
+        if reply.code() == 229 {
+            return Ok(reply.striped_addresses()?);
+        }
+        if matches!(reply.code(), 500 | 501 | 502 | 504) {
+            return Ok(vec![self.passive_now().await?]);
+        }
+        Err(ClientError::refused(&Command::Spas { extended }, reply))
+    }
+
+    /// Reads the address in a reply to PASV or EPSV, or in a 127 or 129.
+    pub(crate) fn address_of(&self, reply: &Reply) -> Result<SocketAddr> {
+        let control = self.control.peer.ip();
+        let address = reply.passive_address(control)?;
+        // Behind NAT a server may name an address that means nothing here: the one we reached it by is better.
+        if address.ip().is_unspecified() {
+            return Ok(SocketAddr::new(control, address.port()));
+        }
+        Ok(address)
+    }
+
+    /// Turns delayed passive on or off: with it, the server names the address after the file.
+    pub(crate) async fn set_delayed(&mut self, on: bool) -> Result<()> {
+        if self.state.delayed != on {
+            let option = wire::ftp::CommandOption::AllowDelayedPassive(on);
+            if self.option(option).await? {
+                self.state.delayed = on;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,149 @@
+//! Receives blocks: from one data connection into one file.
+//!
+//! Owns the buffer between socket and file. Runs in a thread of its own and blocks. Never decides what is wanted.
+
+use std::{
+    io::{self, Read as _},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use wire::{
+    extent::ByteRange,
+    mode_e::{Assembler, HEADER_BYTES, Header},
+};
+
+use crate::{ClientError, Meter, Result, data::DataStream, partial::PartFile};
+
+/// Most bytes written at once; the flat optimum of receive-and-write lies between 256 KiB and 1 MiB.
+const CHUNK_BYTES: usize = 1 << 20;
+
+/// Read ahead of a header: small files come whole with it.
+const AHEAD_BYTES: usize = 32 << 10;
+
+/// What the connections of one transfer share.
+#[derive(Debug)]
+pub(crate) struct Receiving {
+    pub(crate) file: Arc<PartFile>,
+    pub(crate) meter: Meter,
+    assembler: Mutex<Assembler>,
+}
+
+impl Receiving {
+    pub(crate) fn new(file: Arc<PartFile>, meter: Meter) -> Self {
+        let assembler = Assembler::with_limit(file.size_bytes());
+        Self { file, meter, assembler: Mutex::new(assembler) }
+    }
+
+    /// Whether every connection that the movers announced has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.assembler.lock().unwrap_or_else(PoisonError::into_inner).has_ended()
+    }
+
+    /// Receives MODE E blocks until the connection ends for this transfer.
+    pub(crate) fn blocks(&self, stream: DataStream) -> Result<()> {
+        let mut reader = Reader::new(stream);
+        loop {
+            let Some(header) = reader.header()? else {
+                let cut = io::Error::new(io::ErrorKind::UnexpectedEof, "closed before its end mark");
+                return Err(reader.broke(cut));
+            };
+            let step = {
+                let mut assembler = self.assembler.lock().unwrap_or_else(PoisonError::into_inner);
+                assembler.header(header).map_err(|source| reader.bad(source))?
+            };
+            self.data(&mut reader, step.data)?;
+            if step.channel_ends {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Receives the bytes of a range in order, from a connection without framing.
+    pub(crate) fn range(&self, stream: DataStream, range: ByteRange) -> Result<()> {
+        self.data(&mut Reader::new(stream), range)
+    }
+
+    fn data(&self, reader: &mut Reader, range: ByteRange) -> Result<()> {
+        let mut at = range.offset();
+        while at < range.end() {
+            let want = usize::try_from(range.end() - at).map_or(CHUNK_BYTES, |left| left.min(CHUNK_BYTES));
+            let read = reader.fill(want);
+            // What came before the connection broke is kept.
+            let have = reader.buffered().min(want);
+            if have > 0 {
+                let peer = &reader.peer;
+                self.file.write(at, &reader.buffer[reader.start..reader.start + have], peer)?;
+                reader.start += have;
+                at += have as u64;
+                self.meter.moved(have as u64);
+            }
+            read.map_err(|source| reader.broke(source))?;
+        }
+        Ok(())
+    }
+}
+
+/// A socket with a buffer in front of it.
+struct Reader {
+    stream: DataStream,
+    peer: String,
+    buffer: Vec<u8>,
+    start: usize,
+    end: usize,
+}
+
+impl Reader {
+    fn new(stream: DataStream) -> Self {
+        let peer = stream.peer();
+        Self { stream, peer, buffer: vec![0; CHUNK_BYTES + AHEAD_BYTES + HEADER_BYTES], start: 0, end: 0 }
+    }
+
+    fn buffered(&self) -> usize {
+        self.end - self.start
+    }
+
+    fn broke(&self, source: io::Error) -> ClientError {
+        ClientError::Data { doing: "receive from", peer: self.peer.clone(), source }
+    }
+
+    fn bad(&self, source: wire::mode_e::ModeEError) -> ClientError {
+        ClientError::ModeE { peer: self.peer.clone(), source }
+    }
+
+    /// Reads until `want` bytes are buffered, and little more.
+    fn fill(&mut self, want: usize) -> io::Result<()> {
+        if self.buffered() >= want {
+            return Ok(());
+        }
+        if self.start + want + AHEAD_BYTES > self.buffer.len() {
+            self.buffer.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.buffered());
+        }
+        while self.buffered() < want {
+            let until = (self.start + want + AHEAD_BYTES).min(self.buffer.len());
+            match self.stream.read(&mut self.buffer[self.end..until]) {
+                Ok(0) => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "closed in the middle of its data")),
+                Ok(read) => self.end += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                    return Err(io::Error::new(io::ErrorKind::TimedOut, "nothing came for too long"));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// The next header; `None` if the connection was closed before one began.
+    fn header(&mut self) -> Result<Option<Header>> {
+        match self.fill(HEADER_BYTES) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof && self.buffered() == 0 => return Ok(None),
+            Err(error) => return Err(self.broke(error)),
+        }
+        let bytes = self.buffer[self.start..].first_chunk().expect("fill has read a header's bytes");
+        let header = Header::decode(bytes).map_err(|source| self.bad(source))?;
+        self.start += HEADER_BYTES;
+        Ok(Some(header))
+    }
+}

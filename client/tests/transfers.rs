@@ -1,0 +1,284 @@
+//! Transfers against a small server with real sockets: whole, cut, resumed, hostile.
+
+mod server;
+
+use std::{
+    path::Path,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use client::{
+    Client, ClientError, Fetch, How, Limits, Meter, Options, Push, Ready,
+    many::{FetchItem, Outcome, StoreItem},
+    partial::{part_path, state_path},
+};
+use server::Server;
+use tokio_util::sync::CancellationToken;
+use wire::ftp::FtpPath;
+
+fn path(text: &str) -> FtpPath {
+    FtpPath::new(text).unwrap()
+}
+
+/// Bytes that repeat nowhere near.
+fn content(length: usize) -> Vec<u8> {
+    (0..length as u64).map(|index| (index.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
+}
+
+async fn open(server: &Server) -> Client<Ready> {
+    let limits = Limits {
+        connect: Duration::from_secs(5),
+        reply: Duration::from_secs(5),
+        begin: Duration::from_secs(20),
+        stall: Duration::from_secs(2),
+    };
+    let options = Options {
+        target: server.address.to_string().parse().unwrap(),
+        identity: None,
+        password: None,
+        private_data: false,
+        limits,
+        trace: None,
+    };
+    Client::open(Arc::new(options)).await.unwrap()
+}
+
+fn how() -> How {
+    How { block_bytes: 64 << 10, ..How::default() }
+}
+
+async fn get(server: &Server, how: &How, local: &Path) -> client::Result<client::Moved> {
+    let fetch = Fetch { remote: path("/f"), local: local.to_owned() };
+    open(server).await.get(&fetch, how, &Meter::new(), &CancellationToken::new()).await
+}
+
+async fn put(server: &Server, how: &How, local: &Path) -> client::Result<client::Moved> {
+    let push = Push { local: local.to_owned(), remote: path("/f") };
+    open(server).await.put(&push, how, &Meter::new(), &CancellationToken::new()).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn blocks_in_any_order_over_several_streams_make_the_file() {
+    let server = Server::start().with_file("/f", &content(1_234_567)).with_file("/empty", b"");
+    let folder = tempfile::tempdir().unwrap();
+    let local = folder.path().join("f");
+    let moved = get(&server, &how(), &local).await.unwrap();
+    assert_eq!((moved.size_bytes, moved.kept_bytes), (1_234_567, 0));
+    assert_eq!(moved.verified, Some(wire::checksum::Algorithm::Crc32c));
+    assert_eq!(std::fs::read(&local).unwrap(), content(1_234_567));
+    assert_eq!(server.store.lock().unwrap().data_connections, 4);
+    let empty = Fetch { remote: path("/empty"), local: folder.path().join("empty") };
+    open(&server).await.get(&empty, &how(), &Meter::new(), &CancellationToken::new()).await.unwrap();
+    assert_eq!(std::fs::read(&empty.local).unwrap(), b"");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cut_download_goes_on_with_what_is_missing() {
+    for (passive, plain) in [(false, false), (true, false), (true, true)] {
+        let server = Server::start().with_file("/f", &content(2_000_000));
+        server.faults(|faults| (faults.cut_download_after, faults.plain) = (Some(900_000), plain));
+        let folder = tempfile::tempdir().unwrap();
+        let local = folder.path().join("f");
+        let how = How { passive, ..how() };
+        let error = get(&server, &how, &local).await.unwrap_err();
+        assert_eq!(error.remedy(), client::Remedy::Retry, "{error}");
+        assert!(part_path(&local).exists() && state_path(&local).exists() && !local.exists());
+        let moved = get(&server, &How { resume: true, ..how }, &local).await.unwrap();
+        assert!(moved.kept_bytes > 0, "passive {passive}: nothing was kept");
+        assert_eq!(std::fs::read(&local).unwrap(), content(2_000_000));
+        assert!(!part_path(&local).exists() && !state_path(&local).exists());
+        let restarted = server.asked("REST ") + server.asked("ERET ");
+        assert!(restarted > 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_behind_a_firewall_fetches_ranges_over_several_sessions() {
+    let server = Server::start().with_file("/f", &content(80_000_000));
+    let folder = tempfile::tempdir().unwrap();
+    let local = folder.path().join("f");
+    get(&server, &How { passive: true, ..how() }, &local).await.unwrap();
+    assert_eq!(std::fs::read(&local).unwrap(), content(80_000_000));
+    assert_eq!(server.asked("PORT"), 0);
+    assert!(server.asked("ERET P") >= 4);
+    assert_eq!(server.asked("USER"), 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn wrong_bytes_never_get_the_name_of_the_file() {
+    type Fault = fn(&mut server::Faults);
+    let faults: [(Fault, fn(&ClientError) -> bool); 3] = [
+        (|faults| faults.wrong_byte = true, |error| matches!(error, ClientError::Mismatch { .. })),
+        (|faults| faults.bad_bit = true, |error| matches!(error, ClientError::ModeE { .. })),
+        (|faults| faults.twice = true, |error| matches!(error, ClientError::BadData { .. })),
+    ];
+    for (fault, expected) in faults {
+        let server = Server::start().with_file("/f", &content(300_000));
+        server.faults(fault);
+        let folder = tempfile::tempdir().unwrap();
+        let local = folder.path().join("f");
+        std::fs::write(&local, "old").unwrap();
+        let error = get(&server, &how(), &local).await.unwrap_err();
+        assert!(expected(&error), "{error:?}");
+        assert_eq!(std::fs::read(&local).unwrap(), b"old");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing of it is kept");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_stops_sending_is_not_waited_for_forever() {
+    let server = Server::start().with_file("/f", &content(300_000));
+    server.faults(|faults| faults.silent = true);
+    let folder = tempfile::tempdir().unwrap();
+    let error = get(&server, &how(), &folder.path().join("f")).await.unwrap_err();
+    assert!(matches!(error, ClientError::Timeout { .. }), "{error:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upload_is_striped_over_the_movers_and_compared() {
+    for verify in [true, false] {
+        let server = Server::start();
+        let folder = tempfile::tempdir().unwrap();
+        let local = folder.path().join("f");
+        std::fs::write(&local, content(3_000_000)).unwrap();
+        let moved = put(&server, &How { verify, ..how() }, &local).await.unwrap();
+        assert_eq!(moved.verified.is_some(), verify);
+        assert_eq!(server.file("/f").unwrap(), content(3_000_000));
+        assert_eq!((server.asked("SPAS"), server.store.lock().unwrap().data_connections), (1, 8));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cut_upload_goes_on_with_what_the_server_does_not_hold() {
+    let server = Server::start();
+    server.faults(|faults| faults.cut_upload_after = Some(200_000));
+    let folder = tempfile::tempdir().unwrap();
+    let local = folder.path().join("f");
+    std::fs::write(&local, content(3_000_000)).unwrap();
+    assert!(put(&server, &how(), &local).await.is_err());
+    assert!(server.file("/f").is_none());
+    let moved = put(&server, &How { resume: true, ..how() }, &local).await.unwrap();
+    assert!(moved.kept_bytes > 0 && moved.verified.is_some(), "{moved:?}");
+    assert_eq!(server.file("/f").unwrap(), content(3_000_000));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn appending_adds_to_the_end() {
+    let server = Server::start().with_file("/f", b"begin ");
+    let folder = tempfile::tempdir().unwrap();
+    let push = Push { local: folder.path().join("more"), remote: path("/f") };
+    std::fs::write(&push.local, "end").unwrap();
+    open(&server).await.append(&push, &how(), &Meter::new(), &CancellationToken::new()).await.unwrap();
+    assert_eq!(server.file("/f").unwrap(), b"begin end");
+}
+
+fn collect() -> (client::many::Report, Arc<Mutex<Vec<Outcome>>>) {
+    let outcomes: Arc<Mutex<Vec<Outcome>>> = Arc::default();
+    let into = outcomes.clone();
+    (Arc::new(move |outcome| into.lock().unwrap().push(outcome)), outcomes)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_small_files_share_sessions_and_connections() {
+    let server = Server::start();
+    let folder = tempfile::tempdir().unwrap();
+    let count = 300;
+    let stores: Vec<StoreItem> = (0..count)
+        .map(|index| {
+            let local = folder.path().join(format!("s{index}"));
+            std::fs::write(&local, content(index * 7)).unwrap();
+            StoreItem { local, remote: path(&format!("/s{index}")), size_bytes: (index * 7) as u64 }
+        })
+        .collect();
+    server.faults(|faults| faults.refuse = ["/s5".to_owned()].into());
+    let mut session = open(&server).await;
+    let (report, outcomes) = collect();
+    let meter = Meter::new();
+    session.put_many(stores, &how(), &meter, &CancellationToken::new(), &report).await.unwrap();
+    let outcomes = std::mem::take(&mut *outcomes.lock().unwrap());
+    assert_eq!(outcomes.len(), count);
+    let failed: Vec<&str> =
+        outcomes.iter().filter(|outcome| outcome.result.is_err()).map(|outcome| outcome.remote.as_str()).collect();
+    assert_eq!(failed, ["/s5"]);
+    for index in (0..count).filter(|index| *index != 5) {
+        assert_eq!(server.file(&format!("/s{index}")).unwrap(), content(index * 7), "{index}");
+    }
+    assert!(server.store.lock().unwrap().data_connections <= 8);
+    assert_eq!((meter.read().files, meter.read().failed), (299, 1));
+
+    for listed in [true, false] {
+        server.faults(|faults| faults.no_sums_listed = !listed);
+        let into = folder.path().join(format!("got{listed}"));
+        std::fs::create_dir(&into).unwrap();
+        let listing = session.list(&path("/")).await.unwrap();
+        let fetches = listing.entries.into_iter().map(|entry| FetchItem {
+            remote: path(&format!("/{}", entry.name)),
+            local: into.join(&entry.name),
+            size_bytes: entry.facts.size_bytes,
+            crc32c: entry.facts.crc32c,
+            modified: entry.facts.modified,
+        });
+        let (report, outcomes) = collect();
+        session.get_many(fetches.collect(), &how(), &Meter::new(), &CancellationToken::new(), &report).await.unwrap();
+        let failed = outcomes.lock().unwrap().iter().filter(|outcome| outcome.result.is_err()).count();
+        assert_eq!((outcomes.lock().unwrap().len(), failed), (count - 1, 0));
+        for index in (0..count).filter(|index| *index != 5) {
+            assert_eq!(std::fs::read(into.join(format!("s{index}"))).unwrap(), content(index * 7), "{index}");
+        }
+    }
+    assert!(server.store.lock().unwrap().data_connections <= 24);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancelled_download_leaves_a_state_and_a_session_that_can_be_used() {
+    let server = Server::start().with_file("/f", &content(300_000));
+    server.faults(|faults| faults.silent = true);
+    let folder = tempfile::tempdir().unwrap();
+    let fetch = Fetch { remote: path("/f"), local: folder.path().join("f") };
+    let cancel = CancellationToken::new();
+    let mut session = open(&server).await;
+    let stop = cancel.clone();
+    tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        stop.cancel();
+    });
+    let error = session.get(&fetch, &how(), &Meter::new(), &cancel).await.unwrap_err();
+    // The server here never answers again; what matters is that we do not wait for it for long.
+    assert!(matches!(error, ClientError::Cancelled | ClientError::Timeout { .. }), "{error:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn listings_work_with_and_without_mlsc_and_hostile_names_are_left_out() {
+    let server = Server::start().with_file("/a", b"1").with_file("/b c", b"22");
+    server.faults(|faults| faults.names = vec!["../../x".into(), "/etc/passwd".into(), "..".into()]);
+    for plain in [false, true] {
+        server.faults(|faults| faults.plain = plain);
+        let listing = open(&server).await.list(&path("/")).await.unwrap();
+        let names: Vec<&str> = listing.entries.iter().map(|entry| entry.name.as_str()).collect();
+        assert_eq!(names, ["a", "b c"]);
+        assert_eq!(listing.refused.len(), 2);
+    }
+    assert!(server.asked("MLSC") == 1 && server.asked("MLSD") == 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_file_is_told_as_the_server_tells_it() {
+    let server = Server::start();
+    let folder = tempfile::tempdir().unwrap();
+    let error = get(&server, &how(), &folder.path().join("f")).await.unwrap_err();
+    assert!(error.is_missing(), "{error}");
+    assert_eq!(error.to_string(), "MLST /f: 550 /f: No such file or directory");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn folders_are_made_with_those_above_them() {
+    let server = Server::start();
+    let mut session = open(&server).await;
+    session.make_folders(&path("/a/b/c")).await.unwrap();
+    session.make_folders(&path("/a/b/c")).await.unwrap();
+    assert!(session.is_folder(&path("/a/b/c")).await.unwrap());
+    assert!(!session.is_folder(&path("/a/x")).await.unwrap());
+}
