@@ -26,6 +26,9 @@ pub enum Expect {
     /// This user or host, wherever it is; its own certificate or a proxy of it. For data channels,
     /// whose peer is known by name and not by address.
     Subject(Dn),
+    /// A mover of the site whose gateway this is: of the same authority and the same site by name; or the host connected
+    /// to. For clients' data connections, whose address the gateway told.
+    MoverOf(Box<Identity>),
     /// A part of this site, by the site's own authority (the trust must hold nothing else).
     Role {
         /// What the part is.
@@ -163,6 +166,12 @@ impl ServerJudge {
             Expect::Host => store.check_host(chain, &identity, name),
             Expect::Subject(expected) if identity.subject == *expected => Ok(()),
             Expect::Subject(expected) => Err(unexpected(expected.to_string(), identity)),
+            Expect::MoverOf(gateway) => {
+                let is_mover = SitePeer::of(&identity).is_some_and(|peer| peer.role == Role::Mover);
+                let same_site = identity.authority == gateway.authority
+                    && identity.attributes.first() == gateway.attributes.first();
+                if is_mover && same_site { Ok(()) } else { store.check_host(chain, &identity, name) }
+            }
             Expect::Role { role, name } => match SitePeer::of(&identity) {
                 Some(peer) if peer.role == *role && name.as_ref().is_none_or(|name| peer.name == *name) => Ok(()),
                 _ => {

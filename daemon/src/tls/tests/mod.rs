@@ -202,6 +202,31 @@ async fn on_data_channels_a_user_is_expected_by_subject_and_may_be_the_server() 
 }
 
 #[tokio::test]
+async fn a_client_takes_data_from_the_movers_of_its_gateways_site_and_from_the_host_it_asked_for() {
+    let (bench, other) = (Bench::new(), Bench::new());
+    let hosts = ["gateway.example.org".to_owned()];
+    let identity = |bench: &Bench| {
+        let host =
+            bench.ca.issue(&Holder::Host { name: "gateway.example.org", hosts: &hosts }, &Clock::real()).unwrap();
+        let credential = host.credential().unwrap();
+        bench.trust().current().verify(credential.chain(), Purpose::Server, now()).unwrap()
+    };
+    // Both authorities are trusted: a user may have accounts at both sites.
+    let both = [bench.ca.certificate_pem(), other.ca.certificate_pem()].concat();
+    let trust = Trust::fixed(TrustStore::from_pem(both.as_bytes(), TrustOptions::default()).unwrap());
+    let expect = |gateway| client_config(None, &trust, &Expect::MoverOf(Box::new(gateway)), &[]);
+    let mover = server_config(&bench.mover(), &Clients::Anonymous, &[]);
+    meet(&mover, &Clients::Anonymous, &expect(identity(&bench)), "10.0.0.7").await.1.unwrap();
+    // Another site's gateway: its name in the certificate is the same here, its authority is not.
+    let error = meet(&mover, &Clients::Anonymous, &expect(identity(&other)), "10.0.0.7").await.1.unwrap_err();
+    assert!(refusal(&error).is_some(), "{error}");
+    meet(&mover, &Clients::Anonymous, &expect(identity(&other)), "127.0.0.1").await.1.unwrap();
+    let alice = server_config(&fixed(bench.alice()), &Clients::Anonymous, &[]);
+    let error = meet(&alice, &Clients::Anonymous, &expect(identity(&bench)), "10.0.0.7").await.1.unwrap_err();
+    assert!(refusal(&error).is_some(), "{error}");
+}
+
+#[tokio::test]
 async fn inside_a_site_peers_know_each_other_by_role() {
     let bench = Bench::new();
     let gateway =
