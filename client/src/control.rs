@@ -7,7 +7,7 @@
 use std::{fmt, io, net::SocketAddr, sync::Arc, time::Duration};
 
 use bytes::BytesMut;
-use rustls::ClientConfig;
+use rustls::{ClientConfig, pki_types::CertificateDer};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::TcpStream,
@@ -108,7 +108,13 @@ impl Control {
     ///
     /// Nothing may have been received beyond the reply to AUTH: whoever could write in clear could otherwise put words
     /// in front of the protected ones.
-    pub(crate) async fn start_tls(self, config: &Arc<ClientConfig>, host: &str) -> Result<Self> {
+    ///
+    /// Gives the certificates that the server showed, too.
+    pub(crate) async fn start_tls(
+        self,
+        config: &Arc<ClientConfig>,
+        host: &str,
+    ) -> Result<(Self, Vec<CertificateDer<'static>>)> {
         let fail = |reason: String| ClientError::Tls { peer: self.server.clone(), reason };
         if self.decoder.is_partial() || !self.received.is_empty() {
             return Err(fail("the server went on speaking in clear after its answer to AUTH TLS".to_owned()));
@@ -119,7 +125,8 @@ impl Control {
             Ok(Err(error)) => return Err(fail(daemon::tls::why(&error))),
             Err(_) => return Err(fail(format!("no handshake within {:?}", self.limits.connect))),
         };
-        Ok(Self { stream: Box::new(stream), ..self })
+        let chain = stream.get_ref().1.peer_certificates().unwrap_or_default().to_vec();
+        Ok((Self { stream: Box::new(stream), ..self }, chain))
     }
 
     /// The server, as it was named.

@@ -129,8 +129,6 @@ pub(crate) struct Opening {
     connect_limit: Duration,
     stall_limit: Duration,
     tls: Option<Arc<ClientConfig>>,
-    /// The name the certificate must be for, where the address is not its own.
-    host: String,
     pub(crate) stops: Stops,
 }
 
@@ -141,7 +139,6 @@ impl Opening {
             connect_limit: limits.connect,
             stall_limit: limits.stall,
             tls: client.data_tls.clone().filter(|_| client.options.private_data),
-            host: client.options.target.host.clone(),
             stops: Stops::new(),
         }
     }
@@ -167,7 +164,7 @@ impl Opening {
         };
         set_up().map_err(failed)?;
         let Some(config) = &self.tls else { return Ok(DataStream::Clear(socket)) };
-        let name = self.server_name(address)?;
+        let name = ServerName::IpAddress(address.ip().into());
         let refuse = |reason: String| ClientError::Tls { peer: format!("the mover at {address}"), reason };
         let mut connection = ClientConnection::new(config.clone(), name).map_err(|error| refuse(error.to_string()))?;
         let mut socket = socket;
@@ -175,12 +172,6 @@ impl Opening {
             connection.complete_io(&mut socket).map_err(|error| refuse(daemon::tls::why(&error)))?;
         }
         Ok(DataStream::Tls(Box::new(StreamOwned::new(connection, socket))))
-    }
-
-    /// The name that a mover's certificate is checked for.
-    pub(crate) fn server_name(&self, _address: SocketAddr) -> Result<ServerName<'static>> {
-        ServerName::try_from(self.host.clone())
-            .map_err(|error| ClientError::Tls { peer: self.host.clone(), reason: error.to_string() })
     }
 
     /// The TLS configuration, if data is protected.

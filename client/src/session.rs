@@ -6,7 +6,10 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
-use daemon::tls::{Expect, client_config};
+use daemon::{
+    tls::{Expect, client_config},
+    trust::{Purpose, now},
+};
 use rustls::ClientConfig;
 use wire::{
     checksum::Algorithm,
@@ -96,9 +99,13 @@ impl Client<Unauthenticated> {
             if reply.code() != 234 {
                 return Err(ClientError::refused(&auth, reply));
             }
-            let config = client_config(identity.credential.as_ref(), &identity.trust, &Expect::Host, &[]);
-            control = control.start_tls(&config, &target.host).await?;
-            data_tls = Some(config);
+            let configure = |expect| client_config(identity.credential.as_ref(), &identity.trust, &expect, &[]);
+            let (protected, chain) = control.start_tls(&configure(Expect::Host), &target.host).await?;
+            control = protected;
+            let gateway = identity.trust.current().verify(&chain, Purpose::Server, now());
+            let gateway =
+                gateway.map_err(|error| ClientError::Tls { peer: target.server(), reason: error.to_string() })?;
+            data_tls = Some(configure(Expect::MoverOf(Box::new(gateway))));
         }
         Ok(Self { control, options, features: Features::new(), data_tls, state: Unauthenticated(()) })
     }

@@ -5,6 +5,7 @@
 use std::net::SocketAddr;
 
 use bytes::BytesMut;
+use rustls::pki_types::ServerName;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::TcpStream,
@@ -61,7 +62,8 @@ impl Channel {
             None => Box::new(socket),
             Some(config) => {
                 let refuse = |reason| ClientError::Tls { peer: format!("the mover at {address}"), reason };
-                let handshake = TlsConnector::from(config.clone()).connect(opening.server_name(address)?, socket);
+                let handshake =
+                    TlsConnector::from(config.clone()).connect(ServerName::IpAddress(address.ip().into()), socket);
                 match timeout(opening.connect_limit(), handshake).await {
                     Ok(Ok(stream)) => Box::new(stream),
                     Ok(Err(error)) => return Err(refuse(daemon::tls::why(&error))),
