@@ -15,8 +15,52 @@
 //! Owns control connections. Talks to identity, files, transfer and hsm. Never moves a file's byte, never decides a
 //! permission, and knows movers only as addresses to tell a client.
 
+mod commands;
 pub mod config;
+mod connection;
+mod control;
+mod desk;
+mod door;
 pub mod path;
 pub mod session;
+#[cfg(test)]
+mod tests;
 
+use std::{io, sync::Arc};
+
+use daemon::{
+    Shutdown,
+    tls::{self, Clients, HotCredential, Trust},
+};
+
+pub use commands::Services;
 pub use config::{Access, FtpConfig};
+pub use door::Door;
+
+/// Opens the door: binds its addresses and serves until the shutdown.
+///
+/// `credential` is shown to clients; `trust` judges theirs. A client whose certificate is bad gets as far as `USER`, and
+/// is then told why in words, which a TLS alert could not.
+///
+/// # Errors
+///
+/// If an address cannot be bound.
+pub async fn open(
+    config: &FtpConfig,
+    credential: &HotCredential,
+    trust: &Trust,
+    services: Services,
+    shutdown: &Shutdown,
+) -> io::Result<Door> {
+    let clients = Clients::Judged(trust.clone());
+    let terms = connection::Terms {
+        tls: tls::server_config(credential, &clients, &[]),
+        clients,
+        login_limit: config.login_limit.duration(),
+        idle_limit: config.idle_limit.duration(),
+        unread_limit: config.unread_limit.duration(),
+    };
+    let shared = Arc::new(config.clone());
+    let desk = move |peer, local| commands::Commands::new(services.clone(), Arc::clone(&shared), peer, local);
+    Door::open(config, terms, shutdown, desk).await
+}

@@ -166,6 +166,21 @@ impl Identities {
         Ok(Principal::from_account(account, subject))
     }
 
+    /// An account itself, without a certificate: whoever the configuration lets in as it.
+    ///
+    /// # Errors
+    ///
+    /// [`FailureKind::NotLoggedIn`] if it is unknown or disabled.
+    pub async fn account(&self, name: &AccountName) -> Result<Principal, Failure> {
+        match self.0.catalog.account(name).await? {
+            Some(account) if !account.disabled => Ok(Principal::from_account(account, "")),
+            _ => Err(Failure::new(
+                FailureKind::NotLoggedIn,
+                format_args!("account {name} does not exist or is disabled: ask the operator"),
+            )),
+        }
+    }
+
     async fn mapped_by_file(&self, subject: &str, wanted: Option<&AccountName>) -> Result<Account, Failure> {
         let map = self.gridmap().await;
         let accounts = map.as_ref().map_or(&[][..], |map| map.accounts(subject));

@@ -53,6 +53,7 @@
 mod answers;
 mod begin;
 mod lane;
+mod names;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -106,8 +107,8 @@ pub enum Event {
     Line(Result<Command, ParseError>),
     /// The TLS handshake asked for by [`Action::Secure`] is done.
     Secured {
-        /// The client showed a certificate that we trust.
-        certificate: bool,
+        /// What the client showed.
+        certificate: Shown,
     },
     /// A transfer says something before its end.
     Announce {
@@ -188,6 +189,17 @@ pub enum Action {
     Close,
 }
 
+/// The certificate a client showed in the TLS handshake.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Shown {
+    /// None.
+    Nothing,
+    /// One that we trust.
+    Trusted,
+    /// One that we do not, and why.
+    Refused(String),
+}
+
 /// How the control connection is protected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Channel {
@@ -224,6 +236,8 @@ enum Waiting {
 pub struct Session {
     rules: Rules,
     phase: Phase,
+    /// Why the certificate shown is not believed.
+    refused_certificate: Option<String>,
     directory: AbsolutePath,
     settings: Settings,
     lane: Lane<Waiting>,
@@ -241,6 +255,7 @@ impl Session {
         let session = Self {
             rules,
             phase: Phase::Open(Channel::Clear),
+            refused_certificate: None,
             directory: AbsolutePath::root(),
             settings: Settings::new(),
             lane: Lane::new(),
@@ -262,7 +277,10 @@ impl Session {
             Event::Line(line) => self.take_line(line, &mut actions),
             Event::Secured { certificate } => {
                 if self.phase == Phase::Securing {
-                    self.phase = Phase::Open(Channel::Tls { certificate });
+                    self.phase = Phase::Open(Channel::Tls { certificate: certificate == Shown::Trusted });
+                    if let Shown::Refused(why) = certificate {
+                        self.refused_certificate = Some(why);
+                    }
                 }
             }
             Event::Announce { ticket, reply } => self.lane.speak(ticket, reply, &mut actions),
@@ -376,12 +394,15 @@ impl Session {
 
     /// Takes the end of a command, and what it changed.
     fn finish(&mut self, ticket: Ticket, outcome: Outcome, actions: &mut Vec<Action>) {
+        if matches!(outcome, Outcome::Broken(_)) {
+            return self.leave(None, actions);
+        }
         let reply = outcome.reply().clone();
         if !self.lane.finish(ticket, reply, actions) {
             return;
         }
         match outcome {
-            Outcome::Replied(_) => {}
+            Outcome::Replied(_) | Outcome::Broken(_) => {}
             Outcome::LoggedIn { account, home, .. } => {
                 self.phase = Phase::Ready { channel: self.channel(), account };
                 self.directory = home;

@@ -9,6 +9,7 @@ use wire::{
     checksum::Algorithm,
     extent::{ByteRange, Coverage},
     ftp::{FactSet, Reply, Representation, RestartPoint, TransferMode},
+    id::CosName,
 };
 
 use super::{
@@ -56,7 +57,7 @@ pub(super) struct Settings {
     pub(super) extended_only: bool,
     pub(super) facts: FactSet,
     pub(super) hash: Algorithm,
-    pub(super) cos: Option<String>,
+    pub(super) cos: Option<CosName>,
     pub(super) wait: Option<bool>,
     pub(super) marker_seconds: u32,
     pub(super) endpoint: Endpoint,
@@ -120,7 +121,14 @@ impl Settings {
     /// The port to open for this opener, as things are set now.
     pub(super) fn port(&self, opener: Opener) -> PortRequest {
         let streams = if self.mode == TransferMode::Extended { self.streams } else { 1 };
-        PortRequest { opener, mode: self.mode, streams, private: self.private, buffer_bytes: self.buffer_bytes }
+        PortRequest {
+            opener,
+            mode: self.mode,
+            streams,
+            private: self.private,
+            buffer_bytes: self.buffer_bytes,
+            cos: self.cos.clone(),
+        }
     }
 
     /// What the next transfer needs to move, or why it cannot.

@@ -42,7 +42,7 @@ impl Script {
     fn ready() -> Self {
         let mut script = Self::new(Access::Certificate);
         assert_eq!(script.say("AUTH TLS"), [234]);
-        script.event(Event::Secured { certificate: true });
+        script.event(Event::Secured { certificate: Shown::Trusted });
         assert_eq!(script.say("USER alice"), SILENT);
         assert_eq!(script.done(logged_in("alice")), [232]);
         script.others.clear();
@@ -127,7 +127,7 @@ fn a_certificate_logs_in_as_the_account_named_or_as_its_first() {
         assert_eq!(script.say("AUTH TLS"), [234]);
         assert_eq!(script.others, [Action::Secure]);
         assert!(!script.session.wants_line(), "what comes behind AUTH is the handshake");
-        script.event(Event::Secured { certificate: true });
+        script.event(Event::Secured { certificate: Shown::Trusted });
         script.say(&format!("USER {user}"));
         let account = account.map(|name| AccountName::new(name).unwrap());
         assert_eq!(script.work(), &Work::Login(Login::Certificate { account }));
@@ -145,7 +145,7 @@ fn a_certificate_logs_in_as_the_account_named_or_as_its_first() {
 fn three_refused_logins_close_the_connection() {
     let mut script = Script::new(Access::Certificate);
     script.say("AUTH TLS");
-    script.event(Event::Secured { certificate: true });
+    script.event(Event::Secured { certificate: Shown::Trusted });
     for expected in [&[530][..], &[530], &[530, 421]] {
         script.say("USER mallory");
         assert_eq!(script.done(Outcome::LoginRefused(Reply::new(530, ""))), expected);
@@ -167,7 +167,7 @@ fn without_a_certificate_nobody_gets_in_unless_the_configuration_says_so() {
         let mut script = Script::new(access);
         if tls {
             script.say("AUTH TLS");
-            script.event(Event::Secured { certificate: false });
+            script.event(Event::Secured { certificate: Shown::Nothing });
         }
         assert_eq!(script.say("USER anonymous"), [code], "{access:?} {tls}");
         if code == 331 {
@@ -175,6 +175,18 @@ fn without_a_certificate_nobody_gets_in_unless_the_configuration_says_so() {
             assert_eq!(script.work(), &Work::Login(Login::Anonymous));
         }
         assert_eq!(Script::new(access).say("USER root"), [530], "a name needs a certificate");
+    }
+}
+
+#[test]
+fn a_bad_certificate_is_refused_with_its_reason_even_where_anybody_is_let_in() {
+    let mut script = Script::new(Access::AnonymousOverTls);
+    script.say("AUTH TLS");
+    script.event(Event::Secured { certificate: Shown::Refused("proxy of Alice expired".to_owned()) });
+    let actions = script.session.apply(Event::Line(Command::parse("USER anonymous")));
+    match &actions[..] {
+        [Action::Send(reply)] => assert!(reply.code() == 530 && reply.text().contains("expired")),
+        other => panic!("{other:?}"),
     }
 }
 
@@ -600,7 +612,8 @@ proptest! {
                     lines += 1;
                     Event::Line(Command::parse(&line))
                 }
-                Happening::Secured(certificate) => Event::Secured { certificate },
+                Happening::Secured(true) => Event::Secured { certificate: Shown::Trusted },
+                Happening::Secured(false) => Event::Secured { certificate: Shown::Nothing },
                 Happening::End(which, how) => {
                     if which >= script.running.len() {
                         continue;

@@ -10,7 +10,7 @@ use wire::{
     checksum::Algorithm,
     extent::Coverage,
     ftp::{FactSet, FtpTime, Reply, Representation, Text, TransferMode},
-    id::AccountName,
+    id::{AccountName, CosName},
 };
 
 use super::super::path::AbsolutePath;
@@ -24,6 +24,13 @@ pub enum Work {
     Names(NameWork),
     /// Answer a question about an entry.
     Ask(Question),
+    /// List a directory or file in the reply itself, one level deep (`MLSC`, `STAT path`).
+    Show {
+        /// The entry.
+        path: AbsolutePath,
+        /// In which form.
+        form: ListForm,
+    },
     /// A class of service for the files stored next.
     ChooseCos(Text),
     /// Bring a file to disk, and wait that long for it.
@@ -128,13 +135,6 @@ pub enum Question {
         /// Which facts.
         facts: FactSet,
     },
-    /// `MLSC`, `STAT path`: a listing in the reply itself, one level deep
-    Listing {
-        /// The entry.
-        path: AbsolutePath,
-        /// In which form.
-        form: ListForm,
-    },
     /// `CKSM`
     Checksum {
         /// The file.
@@ -187,6 +187,8 @@ pub struct PortRequest {
     pub private: bool,
     /// TCP buffer size asked for by `SBUF`.
     pub buffer_bytes: Option<u32>,
+    /// The class of service of files stored next: where to listen before the file is named.
+    pub cos: Option<CosName>,
 }
 
 /// Who connects to whom.
@@ -278,7 +280,7 @@ pub struct Store {
     /// `SCKS`: the sum the whole file must have.
     pub expected_sum: Option<(Algorithm, String)>,
     /// `SITE SETCOS`.
-    pub cos: Option<String>,
+    pub cos: Option<CosName>,
     /// By what.
     pub carriage: Carriage,
 }
@@ -334,9 +336,11 @@ pub enum Outcome {
     /// `RNTO` may follow.
     RenameBegun(AbsolutePath, Reply),
     /// Files stored next get this class of service.
-    CosChosen(String, Reply),
+    CosChosen(CosName, Reply),
     /// Data connections are open, and the reply says where.
     Listening(Reply),
+    /// A reply that had begun cannot be ended truthfully: the connection must go. The reply says why, to the log.
+    Broken(Reply),
     /// A transfer or listing has ended.
     Transferred {
         /// The answer.
@@ -356,6 +360,7 @@ impl Outcome {
             | Self::RenameBegun(_, reply)
             | Self::CosChosen(_, reply)
             | Self::Listening(reply)
+            | Self::Broken(reply)
             | Self::LoggedIn { reply, .. }
             | Self::Transferred { reply, .. } => reply,
         }

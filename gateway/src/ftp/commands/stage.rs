@@ -1,0 +1,53 @@
+//! `SITE STAGE [seconds] path`: bring a file from tape to disk.
+//!
+//! Talks to the recall queue. Answers 250 when the file is on disk, 450 with the position and the reason when it is not
+//! yet: the request stays in the queue, and the same command asks again.
+
+use std::time::Duration;
+
+use super::{
+    super::{desk::Voice, path::AbsolutePath, session::work::Outcome},
+    Commands,
+    refusal::{refusal, sentence},
+};
+use crate::failure::Failure;
+use wire::ftp::Reply;
+
+/// Longest that a reply may wait: clients give up on a silent control connection sooner or later, and nothing is lost
+/// by asking again.
+const LONGEST_WAIT: Duration = Duration::from_secs(24 * 3600);
+
+impl Commands {
+    pub(super) async fn stage(&self, path: AbsolutePath, wait_seconds: Option<u64>, voice: Voice) -> Outcome {
+        let wait = Duration::from_secs(wait_seconds.unwrap_or(0)).min(LONGEST_WAIT);
+        let reply = self.try_stage(&path, wait, voice).await;
+        Outcome::Replied(reply.unwrap_or_else(|failure| refusal(&failure, "stage")))
+    }
+
+    async fn try_stage(&self, path: &AbsolutePath, wait: Duration, voice: Voice) -> Result<Reply, Failure> {
+        let who = self.who()?;
+        let file = self.services.files.readable(&who, &self.tree(path)?).await?.file;
+        if file.residency.on_disk {
+            return Ok(Reply::new(250, format!("{path} is on disk.")));
+        }
+        let (progress, mut told) = tokio::sync::mpsc::channel(1);
+        let staged = self.services.stager.stage(file.bitfile, &who, progress);
+        tokio::pin!(staged);
+        let deadline = tokio::time::sleep(wait);
+        tokio::pin!(deadline);
+        let mut last = None;
+        loop {
+            tokio::select! {
+                result = &mut staged => {
+                    result?;
+                    return Ok(Reply::new(250, format!("{path} is on disk.")));
+                }
+                Some(waiting) = told.recv() => last = Some(waiting),
+                () = &mut deadline => break,
+                () = voice.cancelled() => break,
+            }
+        }
+        let reason = last.map_or_else(|| "it is in the queue".to_owned(), |waiting| waiting.reason);
+        Ok(Reply::new(450, sentence(&format!("{path} is not on disk yet: {reason}"))))
+    }
+}
