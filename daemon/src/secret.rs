@@ -48,7 +48,7 @@ impl<const N: usize> Wipe for [u8; N] {
 /// assert_eq!(format!("{secret:?}"), "[secret]");
 /// assert_eq!(secret.expose(), "hunter2");
 /// ```
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, Default)]
 pub struct Secret<T: Wipe>(T);
 
 impl<T: Wipe> Secret<T> {
@@ -62,6 +62,15 @@ impl<T: Wipe> Secret<T> {
         &self.0
     }
 }
+
+/// Takes the same time wherever the two differ.
+impl<T: Wipe + AsRef<[u8]>> PartialEq for Secret<T> {
+    fn eq(&self, other: &Self) -> bool {
+        aws_lc_rs::constant_time::verify_slices_are_equal(self.0.as_ref(), other.0.as_ref()).is_ok()
+    }
+}
+
+impl<T: Wipe + AsRef<[u8]>> Eq for Secret<T> {}
 
 impl<T: Wipe> Drop for Secret<T> {
     fn drop(&mut self) {
@@ -101,6 +110,12 @@ mod tests {
     fn a_secret_is_not_in_its_debug_or_display_text() {
         let secret = Secret::new(String::from("hunter2"));
         assert_eq!(format!("{secret} {secret:?} {:?}", Some(&secret)), "[secret] [secret] Some([secret])");
+    }
+
+    #[test]
+    fn secrets_are_equal_as_their_values_are() {
+        let secret = |text: &str| Secret::new(text.to_owned());
+        assert!(secret("a") == secret("a") && secret("a") != secret("b") && secret("a") != secret("aa"));
     }
 
     #[test]

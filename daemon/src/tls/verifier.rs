@@ -10,7 +10,9 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
-use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, OtherError, SignatureScheme};
+use rustls::{
+    CertificateError, DigitallySignedStruct, DistinguishedName, Error, OtherError, ProtocolVersion, SignatureScheme,
+};
 use rustls_pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
 
 use super::reload::{HotCredential, Trust};
@@ -46,23 +48,33 @@ fn chain<'a>(leaf: &CertificateDer<'a>, rest: &[CertificateDer<'a>]) -> Vec<Cert
     std::iter::once(leaf).chain(rest).cloned().collect()
 }
 
-/// Checks CertificateVerify / ServerKeyExchange against the leaf's bare key.
+/// Checks CertificateVerify or ServerKeyExchange against the leaf's bare key.
+///
+/// TLS 1.3 ties each scheme to one curve and forbids PKCS #1 (RFC 8446 §4.2.3); in TLS 1.2 an ECDSA
+/// scheme says nothing of the curve, so it stands for several algorithms.
 fn check_handshake_signature(
+    version: ProtocolVersion,
     message: &[u8],
     leaf: &CertificateDer<'_>,
     signed: &DigitallySignedStruct,
 ) -> Result<HandshakeSignatureValid, Error> {
-    let spki = spki_of(leaf).map_err(refuse)?;
-    let spki = SubjectPublicKeyInfoDer::from(spki);
+    let spki = SubjectPublicKeyInfoDer::from(spki_of(leaf).map_err(refuse)?);
     let key = webpki::RawPublicKeyEntity::try_from(&spki)
         .map_err(|_| Error::InvalidCertificate(CertificateError::BadEncoding))?;
-    // One scheme maps to several algorithms in TLS 1.2 (ECDSA says nothing of the curve there).
-    provider()
-        .signature_verification_algorithms
-        .mapping
+    let is_13 = version == ProtocolVersion::TLSv1_3;
+    let pkcs_1 =
+        [SignatureScheme::RSA_PKCS1_SHA256, SignatureScheme::RSA_PKCS1_SHA384, SignatureScheme::RSA_PKCS1_SHA512];
+    if is_13 && pkcs_1.contains(&signed.scheme) {
+        return Err(rustls::PeerMisbehaved::SignedHandshakeWithUnadvertisedSigScheme.into());
+    }
+    let mapping = provider().signature_verification_algorithms.mapping;
+    let (_, algorithms) = mapping
         .iter()
-        .filter(|(scheme, _)| *scheme == signed.scheme)
-        .flat_map(|(_, algorithms)| algorithms.iter())
+        .find(|(scheme, _)| *scheme == signed.scheme)
+        .ok_or(rustls::PeerMisbehaved::SignedHandshakeWithUnadvertisedSigScheme)?;
+    algorithms
+        .iter()
+        .take(if is_13 { 1 } else { algorithms.len() })
         .any(|algorithm| key.verify_signature(*algorithm, message, signed.signature()).is_ok())
         .then(HandshakeSignatureValid::assertion)
         .ok_or(Error::InvalidCertificate(CertificateError::BadSignature))
@@ -72,9 +84,36 @@ fn spki_of<'a>(leaf: &'a CertificateDer<'a>) -> Result<&'a [u8], TrustError> {
     Certificate::parse(leaf, 1).map(|certificate| certificate.spki())
 }
 
-/// The schemes offered in TLS 1.3 must fix the curve; rustls asks for them in both versions.
+/// What a peer may sign with; rustls filters it for the version.
 fn schemes() -> Vec<SignatureScheme> {
     provider().signature_verification_algorithms.supported_schemes()
+}
+
+/// The three methods that both of rustls's verifier traits ask for in the same words.
+macro_rules! check_signatures_against_the_bare_key {
+    () => {
+        fn verify_tls12_signature(
+            &self,
+            message: &[u8],
+            leaf: &CertificateDer<'_>,
+            signed: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, Error> {
+            check_handshake_signature(ProtocolVersion::TLSv1_2, message, leaf, signed)
+        }
+
+        fn verify_tls13_signature(
+            &self,
+            message: &[u8],
+            leaf: &CertificateDer<'_>,
+            signed: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, Error> {
+            check_handshake_signature(ProtocolVersion::TLSv1_3, message, leaf, signed)
+        }
+
+        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+            schemes()
+        }
+    };
 }
 
 /// Judges clients.
@@ -123,27 +162,7 @@ impl ClientCertVerifier for ClientJudge {
         Ok(ClientCertVerified::assertion())
     }
 
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        leaf: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        check_handshake_signature(message, leaf, signed)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        leaf: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        check_handshake_signature(message, leaf, signed)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        schemes()
-    }
+    check_signatures_against_the_bare_key!();
 }
 
 /// Judges servers.
@@ -200,27 +219,7 @@ impl ServerCertVerifier for ServerJudge {
         Ok(ServerCertVerified::assertion())
     }
 
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        leaf: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        check_handshake_signature(message, leaf, signed)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        leaf: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        check_handshake_signature(message, leaf, signed)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        schemes()
-    }
+    check_signatures_against_the_bare_key!();
 }
 
 /// Shows whatever the holder has at the moment, to clients and to servers.

@@ -12,7 +12,7 @@ use time::OffsetDateTime;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::*;
-use crate::pki::testing::ProxySpec;
+use crate::pki::testing::{ProxySpec, TestCa, authority, credential, params};
 use crate::pki::{Holder, Issued, ProxyOptions, SiteCa, make_proxy};
 use crate::role::Role;
 use crate::trust::{Kind, ProxyRule, TrustOptions, TrustStore};
@@ -106,6 +106,39 @@ async fn a_user_with_a_certificate_or_a_proxy_is_identified_in_both_versions_of_
             let Peer::Identified(identity) = peer.unwrap() else { panic!("not identified") };
             assert_eq!(identity.subject.as_str(), "/O=Penstock site test/OU=user/CN=Alice");
             assert_eq!(identity.proxy_levels, levels);
+        }
+    }
+}
+
+#[tokio::test]
+async fn users_keys_may_be_of_any_current_kind() {
+    let bench = Bench::new();
+    let now = OffsetDateTime::now_utc();
+    let in_time = |mut params: rcgen::CertificateParams| {
+        params.not_before = now - time::Duration::DAY;
+        params.not_after = now + time::Duration::DAY;
+        params
+    };
+    let ca = TestCa::root_of(in_time(authority("CA")));
+    let grid = Trust::fixed(TrustStore::from_pem(ca.pem().as_bytes(), TrustOptions::default()).unwrap());
+    let clients = Clients::Required(grid);
+    let server = server_config(&bench.mover(), &clients, &[]);
+    let keys = [
+        rcgen::KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, rcgen::RsaKeySize::_2048),
+        rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P384_SHA384),
+        rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519),
+    ];
+    for key in keys.map(Result::unwrap) {
+        let certificate = in_time(params("Grid", "", "Alice")).signed_by(&key, &ca.issuer).unwrap();
+        let user = credential(vec![certificate.der().clone()], &key);
+        let proxy = make_proxy(&user, ProxyOptions::default(), &Clock::real()).unwrap().credential().unwrap();
+        for holder in [fixed(user), fixed(proxy)] {
+            for version in VERSIONS {
+                let client = client_config_of(&[version], Some(&holder), &bench.trust(), &Expect::Host, &[]);
+                let (peer, told) = meet(&server, &clients, &Arc::new(client), "localhost").await;
+                told.unwrap();
+                assert!(matches!(peer.unwrap(), Peer::Identified(user) if user.subject.as_str() == "/O=Grid/CN=Alice"));
+            }
         }
     }
 }
