@@ -1,43 +1,19 @@
 //! Why a drive could not do what it was asked, and what the caller does about it.
 
 use wire::checksum::Algorithm;
-use wire::id::{BitfileId, VolumeLabel};
+use wire::id::{BitfileId, Epoch, VolumeLabel};
 
+use super::device::CommandError;
 use super::member::{AppendPoint, SinkError, SourceError};
-use crate::scsi::{Completion, DeviceKind, Malformed, Remedy, ScsiError, Sense, Status, Verdict, remedy};
+use crate::scsi::{DeviceKind, Remedy};
 
 /// Why a tape drive could not do what it was asked.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DriveError {
-    /// The drive answered with an error, and the classifier said what it means.
-    #[error("{command} failed: {}{}", verdict.meaning, sense.map(|sense| format!(" ({sense})")).unwrap_or_default())]
-    Command {
-        /// Which command.
-        command: &'static str,
-        /// What it means.
-        verdict: Verdict,
-        /// The status byte.
-        status: Status,
-        /// The sense, if one came.
-        sense: Option<Sense>,
-    },
-    /// The command never reached the drive, or its answer never came back.
-    #[error("{command} was not answered")]
-    Transport {
-        /// Which command.
-        command: &'static str,
-        /// What the transport says.
-        source: ScsiError,
-    },
-    /// The drive's answer makes no sense.
-    #[error("the answer to {command} cannot be understood")]
-    Malformed {
-        /// Which command.
-        command: &'static str,
-        /// What is wrong with it.
-        source: Malformed,
-    },
+    /// A command failed.
+    #[error(transparent)]
+    Device(#[from] CommandError),
     /// The drive did not become ready in time.
     #[error("the drive is still not ready after {waited_seconds} s")]
     NotReady {
@@ -75,13 +51,13 @@ pub enum DriveError {
         /// What should be there.
         expected: VolumeLabel,
     },
-    /// Another mover holds the drive with a newer epoch.
-    #[error("the drive is reserved by a mover with epoch {holder}, ours is {ours}")]
+    /// Another mover holds the drive, or took it.
+    #[error("the drive is reserved by another mover; our epoch is {ours}{}", holder.map(|holder| format!(", its is {holder}")).unwrap_or_default())]
     Fenced {
         /// Our epoch.
-        ours: u64,
-        /// The holder's.
-        holder: u64,
+        ours: Epoch,
+        /// The holder's, if it is known.
+        holder: Option<u64>,
     },
     /// Somebody who is no mover of ours holds the drive.
     #[error("the drive is reserved with the foreign key {key:016x}")]
@@ -121,6 +97,15 @@ pub enum DriveError {
         /// Where it says it is, if it knows.
         found: Option<u64>,
     },
+    /// The drive does not know where its head is.
+    #[error("the drive lost its position on {volume}")]
+    PositionLost {
+        /// Which volume.
+        volume: VolumeLabel,
+    },
+    /// There was not one member to write; the tape is as it was.
+    #[error("a container without members is not written")]
+    NothingToWrite,
     /// What lies there is not in our format.
     #[error("block {block} of {volume} is not what it should be: {reason}")]
     Format {
@@ -151,6 +136,12 @@ pub enum DriveError {
         /// Which sum.
         algorithm: Algorithm,
     },
+    /// The drive cannot hold what the format needs.
+    #[error("the drive takes blocks of at most {longest} bytes")]
+    BlockLimit {
+        /// Its longest block.
+        longest: u32,
+    },
     /// The drive's protection information does not match a block that was read: path or drive are suspect.
     #[error("block {block} of {volume} came with a wrong protection code")]
     BlockProtection {
@@ -180,32 +171,31 @@ impl DriveError {
     #[must_use]
     pub const fn remedy(&self) -> Remedy {
         match self {
-            Self::Command { verdict, .. } => verdict.remedy,
-            Self::Transport { source, .. } => source.remedy(DeviceKind::Drive),
-            Self::Malformed { .. } | Self::NotReady { .. } | Self::BlockProtection { .. } => Remedy::QuarantineDrive,
-            Self::NotAttached | Self::NotCommitted { .. } => Remedy::Reattach,
+            Self::Device(error) => error.remedy(DeviceKind::Drive),
+            Self::NotReady { .. } | Self::BlockProtection { .. } => Remedy::QuarantineDrive,
+            Self::NotAttached | Self::NotCommitted { .. } | Self::PositionLost { .. } => Remedy::Reattach,
             Self::Blank { .. } | Self::WrongVolume { .. } | Self::NotBlank { .. } => Remedy::QuarantineVolume,
             Self::StaleAppendPoint { .. } | Self::WriteProtected { .. } | Self::EndOfMedium { .. } => {
                 Remedy::CloseVolume
             }
             Self::CleaningCartridge { .. } => Remedy::Clean,
             Self::Fenced { .. } => Remedy::FenceLost,
-            Self::ForeignReservation { .. } => Remedy::Operator,
+            Self::ForeignReservation { .. } | Self::BlockLimit { .. } => Remedy::Operator,
             Self::Format { .. }
             | Self::WrongMember { .. }
             | Self::Checksum { .. }
             | Self::BadMember { .. }
+            | Self::NothingToWrite
             | Self::Source(_)
             | Self::Sink(_) => Remedy::AbandonObject,
         }
     }
 
-    /// The error of a completion, if it is one; what only says where the command stopped is not.
-    pub(super) fn of(command: &'static str, completion: &Completion) -> Option<Self> {
-        let verdict = remedy::classify(DeviceKind::Drive, completion)?;
-        match verdict.remedy {
-            Remedy::Proceed => None,
-            _ => Some(Self::Command { command, verdict, status: completion.status, sense: completion.sense }),
-        }
+    /// Whether the command stream itself failed, so that nothing is known about the head any more.
+    pub(super) const fn loses_position(&self) -> bool {
+        matches!(
+            self,
+            Self::Device(_) | Self::NotCommitted { .. } | Self::PositionLost { .. } | Self::BlockProtection { .. }
+        )
     }
 }

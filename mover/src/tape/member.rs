@@ -7,6 +7,8 @@ use wire::checksum::Sums;
 use wire::extent::{ByteRange, Extent};
 use wire::id::{BitfileId, MoverId};
 
+use super::error::DriveError;
+
 /// The longest path a member may have, in bytes.
 pub const MAX_PATH_BYTES: usize = 4096;
 
@@ -163,6 +165,8 @@ pub enum Stopped {
     EarlyWarning,
     /// The next member would not fit; a smaller one might.
     NoRoom,
+    /// A container takes no more members than it has.
+    ContainerFull,
 }
 
 /// A member, or a part of one, to read.
@@ -176,6 +180,16 @@ pub struct Wanted {
     pub crc32c: Option<u32>,
     /// Which bytes of the member; `None` is all, and only then can the sum be checked.
     pub range: Option<ByteRange>,
+}
+
+/// How reading went.
+#[derive(Debug, Default)]
+pub struct ReadReport {
+    /// What became of each wanted member, in order; `Ok` only if all of its bytes came and its sum is right. Shorter
+    /// than what was wanted if reading stopped.
+    pub members: Vec<Result<(), DriveError>>,
+    /// Why reading stopped before the end, if it did.
+    pub stopped: Option<DriveError>,
 }
 
 /// Why a sink takes no more.

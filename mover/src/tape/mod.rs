@@ -20,9 +20,10 @@ pub mod format;
 mod member;
 
 pub use changer::{Changer, ChangerError, Inventory};
-pub use drive::{Attached, Drive, NewVolume, Overwrite, Scan, ScannedContainer, Unload};
+pub use device::CommandError;
+pub use drive::{Attached, Drive, DriveActivity, NewVolume, Overwrite, Scan, ScannedContainer, Unload};
 pub use error::DriveError;
 pub use member::{
-    AppendPoint, AppendReport, ContainerHeader, Member, MemberSource, SegmentOf, SinkError, SourceError, Stopped,
-    Wanted, Written,
+    AppendPoint, AppendReport, ContainerHeader, MAX_PATH_BYTES, Member, MemberSource, ReadReport, SegmentOf, SinkError,
+    SourceError, Stopped, Wanted, Written,
 };
