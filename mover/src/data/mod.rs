@@ -1,0 +1,29 @@
+//! Data endpoints and their connections.
+//!
+//! - [`channel`]: one endpoint: where it listens or connects, and which connections it has.
+//! - [`ports`], [`secure`]: sockets as the configuration says, and TLS as the gateway says.
+//! - [`link`]: one connection: bytes in and out without waiting.
+//! - [`turn`]: how a bounded number of threads serves any number of connections.
+//! - [`receive`], [`send`]: a transfer's bytes from and to a channel, in stream mode and extended block mode.
+//! - [`flow`], [`limit`]: how much moved, whether it stands still, how fast it may go.
+//!
+//! Knows no volume and no drive: bytes go to an [`Intake`] and come from a [`Supply`].
+
+mod channel;
+mod flow;
+mod limit;
+mod link;
+mod ports;
+mod receive;
+mod secure;
+mod send;
+mod turn;
+
+pub(crate) use self::{
+    channel::{Attachment, ChannelHandle, Opener},
+    flow::{Flow, Totals},
+    ports::Ports,
+    receive::{Intake, Lane, receive},
+    send::{Body, Next, Parcel, Supply, send},
+    turn::Turns,
+};
