@@ -38,7 +38,14 @@ pub(crate) enum DiskError {
 
 impl From<DiskError> for Fault {
     fn from(error: DiskError) -> Self {
-        let kind = match &error {
+        error.fault()
+    }
+}
+
+impl DiskError {
+    /// What a gateway is told.
+    pub(crate) fn fault(&self) -> Fault {
+        let kind = match self {
             DiskError::NoSpace { .. } => FaultKind::NoSpace,
             DiskError::ReadOnly { .. } => FaultKind::ReadOnly,
             DiskError::NotFound { .. } => FaultKind::NotFound,
@@ -46,6 +53,6 @@ impl From<DiskError> for Fault {
             DiskError::InUse { .. } => FaultKind::Busy,
             DiskError::Down { .. } | DiskError::Io { .. } | DiskError::Folder { .. } => FaultKind::Medium,
         };
-        Self::new(kind, error)
+        Fault::new(kind, self)
     }
 }

@@ -67,7 +67,12 @@ pub(crate) enum IdentityError {
 
 /// Checks that `folder` is the volume `label` (and has this `uuid`, if given), or makes it so if it is new and `create`
 /// says so; and locks it.
-pub(super) fn take(folder: &Path, label: &VolumeLabel, uuid: Option<&str>, create: bool) -> Result<Identity, IdentityError> {
+pub(super) fn take(
+    folder: &Path,
+    label: &VolumeLabel,
+    uuid: Option<&str>,
+    create: bool,
+) -> Result<Identity, IdentityError> {
     let path = folder.join(layout::IDENTITY);
     let at = |action: &'static str, path: &Path| {
         let path = path.to_owned();
@@ -84,7 +89,10 @@ pub(super) fn take(folder: &Path, label: &VolumeLabel, uuid: Option<&str>, creat
             }
             // An ext4 file system's own folder is not in the way, nor what a crash left of this very step.
             let own = ["lost+found", &format!("{}.new", layout::IDENTITY)].map(std::ffi::OsString::from);
-            let others = fs::read_dir(folder).map_err(at("list", folder))?.flatten().any(|entry| !own.contains(&entry.file_name()));
+            let others = fs::read_dir(folder)
+                .map_err(at("list", folder))?
+                .flatten()
+                .any(|entry| !own.contains(&entry.file_name()));
             if others {
                 return Err(IdentityError::NotEmpty { folder: folder.to_owned() });
             }
@@ -108,7 +116,12 @@ pub(super) fn take(folder: &Path, label: &VolumeLabel, uuid: Option<&str>, creat
     }
     if content.label != *label || uuid.is_some_and(|uuid| uuid != content.uuid) {
         let wanted = uuid.map_or_else(|| label.to_string(), |uuid| format!("{label} (uuid {uuid})"));
-        return Err(IdentityError::Other { folder: folder.to_owned(), found: content.label, uuid: content.uuid, wanted });
+        return Err(IdentityError::Other {
+            folder: folder.to_owned(),
+            found: content.label,
+            uuid: content.uuid,
+            wanted,
+        });
     }
     Ok(Identity { uuid: content.uuid, _lock: lock })
 }

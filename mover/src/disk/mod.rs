@@ -16,9 +16,9 @@ mod identity;
 mod layout;
 mod space;
 mod sys;
-mod volume;
 #[cfg(test)]
 mod tests;
+mod volume;
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -52,7 +52,12 @@ struct Entry {
 
 impl Volumes {
     /// Opens them all, each on a thread of its own. One that cannot be opened is down, with the reason; the others work.
-    pub(crate) async fn open(options: &[VolumeOptions], sync_threads: usize, changed: &Arc<Notify>, shutdown: &Shutdown) -> Self {
+    pub(crate) async fn open(
+        options: &[VolumeOptions],
+        sync_threads: usize,
+        changed: &Arc<Notify>,
+        shutdown: &Shutdown,
+    ) -> Self {
         let opening: Vec<_> = options
             .iter()
             .map(|options| {
@@ -64,10 +69,8 @@ impl Volumes {
         let mut all = BTreeMap::new();
         for (label, opening) in opening {
             let opened = opening.await.unwrap_or_else(|error| Err(format!("opening it failed: {error}")));
-            let entry = opened.map(|volume| Entry {
-                committer: Committer::start(volume.clone(), sync_threads, shutdown),
-                volume,
-            });
+            let entry = opened
+                .map(|volume| Entry { committer: Committer::start(volume.clone(), sync_threads, shutdown), volume });
             if let Err(reason) = &entry {
                 error!(volume = %label, reason, "volume is down");
             }
@@ -97,9 +100,7 @@ impl Volumes {
     fn entry(&self, label: &VolumeLabel) -> Result<&Entry, Fault> {
         match self.all.get(label) {
             Some(Ok(entry)) => Ok(entry),
-            Some(Err(reason)) => {
-                Err(DiskError::Down { volume: label.clone(), reason: reason.clone() }.into())
-            }
+            Some(Err(reason)) => Err(DiskError::Down { volume: label.clone(), reason: reason.clone() }.into()),
             None => Err(Fault::new(FaultKind::BadRequest, format!("this mover has no disk volume {label}"))),
         }
     }

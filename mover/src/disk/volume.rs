@@ -92,7 +92,8 @@ impl Volume {
             fs::create_dir_all(&path).map_err(|error| format!("create {}: {error}", path.display()))?;
             Ok::<_, String>(path)
         };
-        let (temporary, incoming, data) = (folder(layout::TEMPORARY)?, folder(layout::INCOMING)?, folder(layout::DATA)?);
+        let (temporary, incoming, data) =
+            (folder(layout::TEMPORARY)?, folder(layout::INCOMING)?, folder(layout::DATA)?);
         let said = |path: &Path, error: io::Error| format!("read {}: {error}", path.display());
         let removed = clear(&temporary).map_err(|error| said(&temporary, error))?;
         let (unconfirmed, incoming_bytes) = scan_incoming(&incoming).map_err(|error| said(&incoming, error))?;
@@ -336,7 +337,9 @@ impl Volume {
         use io::ErrorKind as Kind;
         let volume = self.label.clone();
         match source.kind() {
-            Kind::StorageFull | Kind::QuotaExceeded => return DiskError::NoSpace { volume, wanted_bytes: 1, free_bytes: 0 },
+            Kind::StorageFull | Kind::QuotaExceeded => {
+                return DiskError::NoSpace { volume, wanted_bytes: 1, free_bytes: 0 };
+            }
             // Not the medium's fault.
             Kind::Interrupted | Kind::InvalidInput | Kind::FileTooLarge | Kind::OutOfMemory | Kind::AlreadyExists => {}
             _ if matches!(source.raw_os_error(), Some(nix::libc::EMFILE | nix::libc::ENFILE)) => {}
