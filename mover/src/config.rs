@@ -182,26 +182,15 @@ pub enum LibraryKind {
         cartridges: Vec<VolumeLabel>,
         /// The capacity of each cartridge.
         capacity: ByteSize,
-        /// How long things take.
+        /// How long things take compared with a real library: 0 is no time, 1 as long as there.
         #[serde(default)]
-        timing: Timing,
+        time_scale: f64,
     },
     /// A library behind the Linux SCSI generic driver.
     ScsiGeneric {
         /// The changer's device, `/dev/sgN`.
         changer: PathBuf,
     },
-}
-
-/// How long things take in a virtual library.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Timing {
-    /// No time at all.
-    #[default]
-    Instant,
-    /// What an LTO-8 drive takes.
-    Lto8,
 }
 
 /// One tape drive.
@@ -388,12 +377,20 @@ impl MoverConfig {
         if !self.data.advertise.is_empty()
             && !self.data.advertise.iter().map(IpAddr::is_ipv6).eq(self.data.listen.iter().map(IpAddr::is_ipv6))
         {
-            problems.add("data.advertise", "does not go with data.listen", "give one address for each, in the same order, or none");
+            problems.add(
+                "data.advertise",
+                "does not go with data.listen",
+                "give one address for each, in the same order, or none",
+            );
         }
         for (position, address) in self.data.listen.iter().enumerate() {
             if address.is_unspecified() && self.data.advertise.is_empty() {
                 let key = format!("data.listen[{position}]");
-                problems.add(key, "is every address of the host, which cannot be told to a client", "set data.advertise");
+                problems.add(
+                    key,
+                    "is every address of the host, which cannot be told to a client",
+                    "set data.advertise",
+                );
             }
         }
         if self.data.ports[0] > self.data.ports[1] || (self.data.ports[0] == 0) != (self.data.ports[1] == 0) {
@@ -436,6 +433,15 @@ impl MoverConfig {
         for (position, library) in self.libraries.iter().enumerate() {
             if !names.insert(&library.name) {
                 problems.add(format!("libraries[{position}].name"), "is there twice", "names are unique in a site");
+            }
+            if let LibraryKind::Virtual { time_scale, .. } = library.kind
+                && !(0.0..=1000.0).contains(&time_scale)
+            {
+                problems.add(
+                    format!("libraries[{position}].kind.time_scale"),
+                    "is not between 0 and 1000",
+                    "0 takes no time",
+                );
             }
             if matches!(library.kind, LibraryKind::ScsiGeneric { .. }) {
                 problems.add(

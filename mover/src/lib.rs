@@ -22,18 +22,38 @@ pub mod scsi;
 pub mod tape;
 pub mod vtl;
 
+mod block;
+mod control;
+mod data;
 mod disk;
+mod drives;
+mod job;
 mod metrics;
+mod sums;
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, sync::Arc};
 
 use daemon::{
     Shutdown,
+    config::ByteSize,
     tls::{HotCredential, Trust},
 };
+use tokio::{net::TcpListener, sync::Notify};
+use tracing::info;
 use wire::id::MoverId;
 
+use crate::{
+    block::Pool,
+    config::VolumeConfig,
+    control::Hub,
+    data::{Opener, Ports, Turns},
+    disk::{VolumeOptions, Volumes},
+    drives::Drives,
+    job::Env,
+};
+
 pub use config::MoverConfig;
+pub use drives::Libraries;
 
 /// Who a mover is, and whom it believes.
 #[derive(Clone, Debug)]
@@ -45,10 +65,6 @@ pub struct MoverTls {
     /// Authorities of the clients' certificates, for data connections.
     pub clients: Trust,
 }
-
-/// The virtual libraries of this process, so that movers that name the same folder share one.
-#[derive(Clone, Default)]
-pub struct Libraries;
 
 /// Why a mover did not start.
 #[derive(Debug, thiserror::Error)]
@@ -88,9 +104,45 @@ impl Mover {
     /// # Errors
     ///
     /// [`StartError`] if the control port or a library cannot be had.
-    pub async fn start(config: MoverConfig, tls: MoverTls, libraries: &Libraries, shutdown: &Shutdown) -> Result<Self, StartError> {
-        let _ = (tls, libraries, shutdown);
-        Ok(Self { name: config.name, address: config.control.listen })
+    pub async fn start(
+        config: MoverConfig,
+        tls: MoverTls,
+        libraries: &Libraries,
+        shutdown: &Shutdown,
+    ) -> Result<Self, StartError> {
+        let address = config.control.listen;
+        let failed = |source| StartError::Listen { address, source };
+        let listener = TcpListener::bind(address).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let changed = Arc::new(Notify::new());
+        let volumes: Vec<_> = config.volumes.iter().map(volume_options).collect();
+        let volumes = Volumes::open(&volumes, config.limits.sync_threads, &changed, shutdown).await;
+        let drives = Drives::start(&config, libraries, &changed, shutdown).await?;
+        let limits = &config.limits;
+        let buffer = usize::try_from(limits.buffer.bytes()).unwrap_or(1 << 20);
+        let pool =
+            Pool::new(config.name.clone(), limits.memory.bytes(), buffer, limits.threads, limits.pipeline.bytes());
+        let env = Env {
+            mover: config.name.clone(),
+            volumes,
+            drives,
+            turns: Turns::new(pool, shutdown.clone()),
+            totals: Arc::default(),
+            parcel_bytes: config.data.block.bytes(),
+            shutdown: shutdown.clone(),
+        };
+        let opener = Opener {
+            ports: Ports::new(&config.data),
+            tls: tls.clone(),
+            open_limit: config.data.open_limit.duration(),
+            stall_limit: config.data.stall_limit.duration(),
+            shutdown: shutdown.clone(),
+        };
+        let name = config.name.clone();
+        let hub = Hub::start(config, env, opener, changed);
+        shutdown.spawn(control::listen(listener, tls, hub, shutdown.clone()));
+        info!(mover = %name, %address, "mover is ready");
+        Ok(Self { name, address })
     }
 
     /// Its name.
@@ -103,5 +155,17 @@ impl Mover {
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
+    }
+}
+
+fn volume_options(config: &VolumeConfig) -> VolumeOptions {
+    VolumeOptions {
+        label: config.label.clone(),
+        folder: config.folder.clone(),
+        capacity_bytes: config.capacity.map(ByteSize::bytes),
+        keep_free_bytes: config.keep_free.bytes(),
+        uuid: config.uuid.clone(),
+        create: config.create,
+        read_only: config.read_only,
     }
 }

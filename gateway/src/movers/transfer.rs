@@ -4,7 +4,7 @@ use tokio::sync::mpsc;
 use wire::{
     extent::ByteRange,
     id::{MoverId, TransferId},
-    mover::{Outcome, VolumeFile, Written},
+    mover::{Outcome, Written},
 };
 
 use super::{MoverError, link::Command};
@@ -45,7 +45,6 @@ pub enum TransferEvent {
 pub struct Transfer {
     id: TransferId,
     mover: MoverId,
-    files: Vec<VolumeFile>,
     // Not bounded: a job names its pieces, each is reported once, and progress comes once a second.
     events: mpsc::UnboundedReceiver<TransferEvent>,
     commands: mpsc::UnboundedSender<Command>,
@@ -56,11 +55,10 @@ impl Transfer {
     pub(super) const fn new(
         id: TransferId,
         mover: MoverId,
-        files: Vec<VolumeFile>,
         events: mpsc::UnboundedReceiver<TransferEvent>,
         commands: mpsc::UnboundedSender<Command>,
     ) -> Self {
-        Self { id, mover, files, events, commands, settled: false }
+        Self { id, mover, events, commands, settled: false }
     }
 
     /// Its identifier.
@@ -73,12 +71,6 @@ impl Transfer {
     #[must_use]
     pub const fn mover(&self) -> &MoverId {
         &self.mover
-    }
-
-    /// The disk files that it makes.
-    #[must_use]
-    pub fn files(&self) -> &[VolumeFile] {
-        &self.files
     }
 
     /// The next event; `None` after the last. Cancel-safe.
