@@ -64,6 +64,8 @@ pub(super) struct Connection<D> {
     active: Instant,
     secure: bool,
     close: bool,
+    /// The last reply was the answer to QUIT.
+    goodbye: bool,
     stopping: bool,
 }
 
@@ -92,6 +94,7 @@ impl<D: Desk> Connection<D> {
             active: now,
             secure: false,
             close: false,
+            goodbye: false,
             stopping: false,
         };
         connection.perform(greeting);
@@ -141,7 +144,7 @@ impl<D: Desk> Connection<D> {
         // Whatever the reason was: what moves stops, and what commits goes on.
         let last = self.session.apply(Event::Left);
         self.perform(last);
-        self.control.close().await;
+        self.control.close(self.goodbye).await;
     }
 
     fn take(&mut self, event: Event) {
@@ -181,6 +184,8 @@ impl<D: Desk> Connection<D> {
 
     fn send(&mut self, reply: &Reply) {
         debug!(reply = %reply, "reply");
+        // RFC 959 section 4.2.2: service closing control connection.
+        self.goodbye = reply.code() == 221;
         counter!("penstock_ftp_replies_total", "class" => class(reply)).increment(1);
         self.control.send(reply);
     }

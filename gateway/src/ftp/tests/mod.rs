@@ -241,7 +241,7 @@ fn idle_sessions_and_endless_lines_take_little_memory() {
 #[tokio::test]
 #[ignore = "run by the test above"]
 async fn memory_of_a_process_that_does_nothing_else() {
-    const SESSIONS: usize = 200;
+    const SESSIONS: usize = 60;
     let site = Site::open(|_| {}).await;
     let mut clients = vec![site.login().await];
     let before = resident_bytes();
