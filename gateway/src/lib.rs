@@ -16,8 +16,11 @@ pub mod config;
 pub mod failure;
 pub mod files;
 pub mod ftp;
+mod gateway;
 pub mod hsm;
 pub mod identity;
 pub mod mounts;
 pub mod movers;
 pub mod transfer;
+
+pub use self::gateway::{Gateway, StartError};

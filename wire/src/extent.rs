@@ -78,7 +78,7 @@ impl ByteRange {
     pub fn intersection(self, other: Self) -> Option<Self> {
         let start = self.offset().max(other.offset());
         let end = self.end().min(other.end());
-        (start < end).then_some(Self { offset_bytes: start, length_bytes: end - start })
+        (start < end).then(|| Self { offset_bytes: start, length_bytes: end - start })
     }
 
     /// Cuts the range into `count` contiguous regions of nearly equal size, each but the last a multiple of
@@ -294,6 +294,14 @@ mod tests {
         assert!(ByteRange::new(u64::MAX, 2).is_err());
         assert!(ByteRange::new(i64::MAX as u64, 1).is_err());
         assert!(ByteRange::new(i64::MAX as u64, 0).is_ok());
+    }
+
+    #[test]
+    fn ranges_that_are_apart_share_nothing() {
+        assert_eq!(range(0, 5).intersection(range(7, 2)), None);
+        assert_eq!(range(7, 2).intersection(range(0, 5)), None);
+        assert_eq!(range(0, 5).intersection(range(5, 2)), None);
+        assert_eq!(range(0, 8).intersection(range(7, 2)), Some(range(7, 1)));
     }
 
     #[test]

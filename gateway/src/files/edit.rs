@@ -1,6 +1,6 @@
 //! Making, removing, renaming and changing names.
 
-use catalog::{AttributeChange, CatalogError, NewDirectory, Rename, Timestamp, TreePath, Twins};
+use catalog::{AttributeChange, CatalogError, Leaf, NewDirectory, Rename, Timestamp, TreePath, Twins};
 use wire::id::{AccountName, GroupName};
 
 use super::{Files, Item, SET_GROUP};
@@ -151,6 +151,26 @@ impl Files {
         Ok(view.item(&changed))
     }
 
+    /// Makes the configured directories that are not there: what is exported, and the place for homes.
+    ///
+    /// # Errors
+    ///
+    /// If the catalogue is away, or a file is in the way.
+    pub async fn prepare(&self) -> Result<(), Failure> {
+        let root = TreePath::root();
+        let mut path = root.clone();
+        for component in self.export.components() {
+            path = TreePath::posix(&path, component)?;
+            self.ensure(&path, None).await?;
+        }
+        let mut path = self.export.clone();
+        for component in self.homes.iter().flat_map(|homes| homes.components()) {
+            path = TreePath::posix(&path, component)?;
+            self.ensure(&path, None).await?;
+        }
+        Ok(())
+    }
+
     /// Where this principal's session begins: the account's own home; else the configured place for homes, where a
     /// directory of the account is made if there is none; else the root.
     ///
@@ -168,17 +188,14 @@ impl Files {
         }
         let Some(homes) = &self.homes else { return Ok(root) };
         let Ok(home) = TreePath::posix(homes, who.account.as_str()) else { return Ok(root) };
-        let wanted = [(homes, None), (&home, Some(who))];
-        for (path, owner) in wanted {
-            self.ensure(path, owner).await?;
-        }
+        self.ensure(&self.inside(&home)?, Some(who)).await?;
         Ok(home)
     }
 
-    /// Makes a directory if there is none: the owner's, or one like its parent.
+    /// Makes a directory of the catalogue if there is none: the owner's, or one like its parent.
     async fn ensure(&self, path: &TreePath, owner: Option<&Principal>) -> Result<(), Failure> {
-        let resolved = self.catalog.resolve(&self.inside(path)?).await?;
-        let (true, Some(parent), Some(name)) = (resolved.entry().is_err(), resolved.ancestors.last(), path.name())
+        let resolved = self.catalog.resolve(path).await?;
+        let (Leaf::Missing { .. }, Some(parent), Some(name)) = (&resolved.leaf, resolved.ancestors.last(), path.name())
         else {
             return Ok(());
         };

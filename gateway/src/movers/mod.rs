@@ -248,9 +248,9 @@ impl Movers {
         let link = self.connected(mover)?;
         let id = TransferId(self.next_id(mover).await?);
         let files = files_of(&job.sink);
-        let care = self.0.shared.flying.take(files);
+        let care = self.0.shared.flying.take(files.clone());
         let (events, receiver) = mpsc::unbounded_channel();
-        let transfer = Transfer::new(id, mover.clone(), receiver, link.commands.clone());
+        let transfer = Transfer::new(id, mover.clone(), files, receiver, link.commands.clone());
         let _ = link.commands.send(Command::Start { transfer: id, job: Box::new(job), events, care });
         Ok(transfer)
     }

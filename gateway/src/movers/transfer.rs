@@ -4,7 +4,7 @@ use tokio::sync::mpsc;
 use wire::{
     extent::ByteRange,
     id::{MoverId, TransferId},
-    mover::{Outcome, Written},
+    mover::{Outcome, VolumeFile, Written},
 };
 
 use super::{MoverError, link::Command};
@@ -45,6 +45,7 @@ pub enum TransferEvent {
 pub struct Transfer {
     id: TransferId,
     mover: MoverId,
+    files: Vec<VolumeFile>,
     // Not bounded: a job names its pieces, each is reported once, and progress comes once a second.
     events: mpsc::UnboundedReceiver<TransferEvent>,
     commands: mpsc::UnboundedSender<Command>,
@@ -55,10 +56,11 @@ impl Transfer {
     pub(super) const fn new(
         id: TransferId,
         mover: MoverId,
+        files: Vec<VolumeFile>,
         events: mpsc::UnboundedReceiver<TransferEvent>,
         commands: mpsc::UnboundedSender<Command>,
     ) -> Self {
-        Self { id, mover, events, commands, settled: false }
+        Self { id, mover, files, events, commands, settled: false }
     }
 
     /// Its identifier.
@@ -71,6 +73,12 @@ impl Transfer {
     #[must_use]
     pub const fn mover(&self) -> &MoverId {
         &self.mover
+    }
+
+    /// The disk files that it makes.
+    #[must_use]
+    pub fn files(&self) -> &[VolumeFile] {
+        &self.files
     }
 
     /// The next event; `None` after the last. Cancel-safe.

@@ -2,7 +2,9 @@
 //!
 //! - [`DataPort`]: one client's data connections, on whatever movers they are.
 //! - [`Transfers`]: retrieve, store and listing over a data port; each gives a [`Running`].
-//! - `plan`: pure: who connects to whom and sends what.
+//! - `plan`: pure: who connects to whom and sends what. `store::merge`: pure: what was received becomes a file.
+//! - `crew`: the movers' transfers that make up one of ours; `wiring`: data endpoints between movers.
+//! - `shelf`: classes and volumes, as they were a moment ago.
 //!
 //! Owns what moves at the moment. Talks to [`crate::movers`] and the catalogue. Never checks a permission: doors get
 //! what they hand in from [`crate::files`], which has. Never sees a file's bytes; the text of a listing is the one
@@ -11,100 +13,127 @@
 //! Invariant: a file that a client was told is stored is in the catalogue and on stable storage; anything else that
 //! was received is kept as a cut upload or removed.
 
+mod ask;
+mod crew;
+mod desk;
+mod listing;
+mod plan;
 mod port;
+mod retrieve;
 mod running;
+mod shelf;
 mod stage;
+mod store;
+mod task;
+mod wiring;
 
-use std::sync::Arc;
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use bytes::Bytes;
-use catalog::Partial;
+use catalog::Catalog;
+use daemon::{
+    Shutdown,
+    tls::{HotCredential, Trust},
+};
 use futures::stream::BoxStream;
-use wire::{checksum::Algorithm, extent::ByteRange, id::CosName};
+use tokio::sync::Semaphore;
+use wire::id::CosName;
 
 pub use self::{
+    ask::{CutUpload, Part, Retrieve, Store, StoreMode},
     port::{DataPort, PortSpec, Side},
-    running::{Direction, Progress, Running, Step, Summary, TransferView},
+    running::{Direction, Progress, Running, Step, Stored, Summary, TransferView},
     stage::{Stager, Waiting},
 };
+use self::{desk::Desk, shelf::Shelf};
 use crate::{
-    failure::Failure,
-    files::{Readable, Target},
-    identity::Principal,
+    config::Config,
+    failure::{Failure, FailureKind},
+    movers::Movers,
 };
-
-/// What a client wants to read.
-#[derive(Clone, Debug)]
-pub struct Retrieve {
-    /// The file, from [`crate::files::Files::readable`].
-    pub file: Readable,
-    /// Who reads: asks for staging, is shown to the operator.
-    pub principal: Principal,
-    /// Which bytes; cut to the file's size. Must not overlap.
-    pub part: Part,
-}
-
-/// Which bytes of a file are read.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Part {
-    /// All of them.
-    Whole,
-    /// From here to the end: `REST` in stream mode.
-    From(u64),
-    /// All but these: `REST` with ranges in extended block mode, which says what the client has.
-    Except(Vec<ByteRange>),
-    /// These, at offsets relative to the part: `ERET P`.
-    Relative(ByteRange),
-}
-
-/// What a client wants to write.
-#[derive(Clone, Debug)]
-pub struct Store {
-    /// The name, from [`crate::files::Files::target`].
-    pub target: Target,
-    /// Who writes.
-    pub principal: Principal,
-    /// What is written of the file.
-    pub mode: StoreMode,
-    /// The class of service; the target's or the site's if `None`.
-    pub cos: Option<CosName>,
-    /// How long the whole file will be, as `ALLO` said: space is looked for by it, and another length is refused.
-    pub size_bytes: Option<u64>,
-    /// What the file's sum must be (`SCKS`): another one is refused and nothing is published.
-    pub sum: Option<(Algorithm, String)>,
-    /// The modification time to give it, microseconds since the epoch.
-    pub modified_us: Option<i64>,
-}
-
-/// What is written of a file.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum StoreMode {
-    /// The whole of it; replaces what is there.
-    Whole,
-    /// What is missing of a cut upload, given what the client believes is there: `REST n` is the range `0-n`. Without a
-    /// cut upload of this account under this name, refused.
-    Resume {
-        /// What is there already.
-        have: Vec<ByteRange>,
-    },
-    /// Behind what is there (`APPE`): behind the existing file; else behind the beginning of a cut upload; else a new
-    /// file.
-    Append,
-    /// A part of a new file, at offsets relative to the part (`ESTO A`). An offset of 0 makes the file; other offsets go
-    /// on with a cut upload that ends there, or append to a file that does.
-    At {
-        /// Where the part begins in the file.
-        offset_bytes: u64,
-    },
-}
 
 /// Runs transfers. Cheap to clone.
 #[derive(Clone)]
 pub struct Transfers(Arc<Inner>);
 
-struct Inner {}
+struct Inner {
+    catalog: Catalog,
+    movers: Movers,
+    stager: OnceLock<Arc<dyn Stager>>,
+    shelf: Shelf,
+    desk: Desk,
+    limits: Limits,
+    permits: Arc<Semaphore>,
+    turn: AtomicUsize,
+    site: Site,
+    shutdown: Shutdown,
+}
+
+/// What the configuration says of transfers.
+#[derive(Clone, Debug)]
+struct Limits {
+    transfers: usize,
+    data_open: Duration,
+    data_stall: Duration,
+    partial_uploads: Duration,
+    volume_reserve_bytes: u64,
+    default_cos: CosName,
+    tape_wait: HashMap<CosName, Duration>,
+}
+
+/// What the gateway itself is to movers when it sends a listing.
+struct Site {
+    credential: HotCredential,
+    trust: Trust,
+}
 
 impl Transfers {
+    /// Transfers over these movers, of files in this catalogue.
+    #[must_use]
+    pub fn new(
+        config: &Config,
+        catalog: Catalog,
+        movers: Movers,
+        credential: HotCredential,
+        trust: Trust,
+        shutdown: &Shutdown,
+    ) -> Self {
+        let limits = Limits {
+            transfers: config.limits.transfers as usize,
+            data_open: config.limits.data_open.duration(),
+            data_stall: config.limits.data_stall.duration(),
+            partial_uploads: config.limits.partial_uploads.duration(),
+            volume_reserve_bytes: config.limits.volume_reserve.bytes(),
+            default_cos: config.default_cos.clone(),
+            tape_wait: config.classes.iter().map(|class| (class.name.clone(), class.tape_wait.duration())).collect(),
+        };
+        Self(Arc::new(Inner {
+            shelf: Shelf::new(catalog.clone()),
+            catalog,
+            movers,
+            stager: OnceLock::new(),
+            desk: Desk::default(),
+            permits: Arc::new(Semaphore::new(limits.transfers)),
+            limits,
+            turn: AtomicUsize::new(0),
+            site: Site { credential, trust },
+            shutdown: shutdown.clone(),
+        }))
+    }
+
+    /// Gives transfers a way to tape. Until then files on tape cannot be read.
+    pub fn set_stager(&self, stager: Arc<dyn Stager>) {
+        // A second one is a fault of the assembly; the first goes on.
+        let _ = self.0.stager.set(stager);
+    }
+
     /// A client's data connections, to be. For a passive side that is not delayed, opens the endpoints: their addresses
     /// are in [`DataPort::addresses`].
     ///
@@ -112,66 +141,56 @@ impl Transfers {
     ///
     /// If no mover can listen.
     pub async fn port(&self, spec: PortSpec) -> Result<DataPort, Failure> {
-        let _ = spec;
-        todo!()
+        if self.0.shutdown.is_stopping() {
+            return Err(going_down());
+        }
+        port::open(&self.0, spec).await
     }
 
     /// Sends a file.
     pub fn retrieve(&self, port: &mut DataPort, what: Retrieve) -> Running {
-        let _ = (port, what);
-        todo!()
+        let account = Some(what.principal.account.clone());
+        let (shared, path) = (port.shared(), what.file.path.clone());
+        task::begin(&self.0, shared, Direction::Retrieve, account, path, |task| retrieve::run(task, what))
     }
 
     /// Takes a file.
     pub fn store(&self, port: &mut DataPort, what: Store) -> Running {
-        let _ = (port, what);
-        todo!()
+        let account = Some(what.principal.account.clone());
+        let (shared, path) = (port.shared(), what.target.path.clone());
+        task::begin(&self.0, shared, Direction::Store, account, path, |task| store::run(task, what))
     }
 
     /// Sends a text that the gateway makes: a directory listing.
     pub fn listing(&self, port: &mut DataPort, text: BoxStream<'static, Result<Bytes, Failure>>) -> Running {
-        let _ = (port, text);
-        todo!()
+        let shared = port.shared();
+        task::begin(&self.0, shared, Direction::Listing, None, String::new(), |task| listing::run(task, text))
     }
 
     /// What moves at the moment, for the operator.
     #[must_use]
     pub fn running(&self) -> Vec<TransferView> {
-        todo!()
+        self.0.desk.views()
     }
 
     /// Cancels one of [`Transfers::running`] by its number; whether there was one.
     #[must_use]
     pub fn cancel(&self, number: u64) -> bool {
-        let _ = number;
-        todo!()
+        self.0.desk.cancel(number)
     }
 }
 
-/// What a cut upload has, for doors that tell the client where to go on.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct CutUpload {
-    /// The ranges that are there.
-    pub have: Vec<ByteRange>,
-    /// How long the whole was announced to be.
-    pub expected_bytes: Option<u64>,
-}
-
-impl From<&Partial> for CutUpload {
-    fn from(partial: &Partial) -> Self {
-        let mut coverage = wire::extent::Coverage::new();
-        for segment in &partial.segments {
-            // The catalogue has refused overlaps, and fewer segments than a coverage can hold come from one upload.
-            let _ = coverage.merge(segment.range);
-        }
-        Self { have: coverage.ranges().collect(), expected_bytes: partial.expected_size_bytes }
+impl Inner {
+    /// A number that grows, by which equal movers take turns.
+    fn next_turn(&self) -> usize {
+        self.turn.fetch_add(1, Ordering::Relaxed)
     }
 }
 
-impl CutUpload {
-    /// How many bytes are there from the beginning without a gap.
-    #[must_use]
-    pub fn prefix_bytes(&self) -> u64 {
-        self.have.first().filter(|range| range.offset() == 0).map_or(0, |range| range.end())
-    }
+fn going_down() -> Failure {
+    Failure::new(
+        FailureKind::ShuttingDown,
+        "the gateway is going down: connect again in a minute, or to another gateway",
+    )
+    .retry_after(Duration::from_secs(60))
 }

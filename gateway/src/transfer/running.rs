@@ -2,6 +2,8 @@
 
 use std::{net::SocketAddr, time::Duration};
 
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 use wire::{
     checksum::Sums,
     extent::ByteRange,
@@ -9,12 +11,14 @@ use wire::{
 };
 
 use super::Waiting;
-use crate::failure::Failure;
+use crate::failure::{Failure, FailureKind};
 
-/// A transfer under way. Dropping it cancels it.
+/// A transfer under way. Dropping it cancels it; what an upload had received by then is kept as a cut upload.
 #[derive(Debug)]
 pub struct Running {
     number: u64,
+    steps: mpsc::Receiver<Step>,
+    cancel: CancellationToken,
 }
 
 /// What happens in a transfer, in this order; steps that have nothing to say are left out.
@@ -91,6 +95,18 @@ pub enum Direction {
     Listing,
 }
 
+impl Direction {
+    /// The word for it, as in metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Retrieve => "retrieve",
+            Self::Store => "store",
+            Self::Listing => "listing",
+        }
+    }
+}
+
 /// A transfer as the operator sees it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TransferView {
@@ -112,11 +128,15 @@ pub struct TransferView {
     pub total_bytes: Option<u64>,
     /// How long it has been running.
     pub elapsed: Duration,
-    /// What it waits for, if it does: `tape`, `client`, `commit`.
+    /// What it is doing: `waits` (for its data connections), `tape`, `moves`, `commits`.
     pub state: &'static str,
 }
 
 impl Running {
+    pub(super) const fn new(number: u64, steps: mpsc::Receiver<Step>, cancel: CancellationToken) -> Self {
+        Self { number, steps, cancel }
+    }
+
     /// Its number, as in [`TransferView::number`].
     #[must_use]
     pub const fn number(&self) -> u64 {
@@ -125,12 +145,12 @@ impl Running {
 
     /// The next step; `None` after [`Step::Done`]. Cancel-safe.
     pub async fn next(&mut self) -> Option<Step> {
-        todo!()
+        self.steps.recv().await
     }
 
-    /// Stops it; [`Step::Done`] with a failure still comes, unless it was done already.
+    /// Stops it; [`Step::Done`] with a failure still comes, unless all bytes were there already.
     pub fn cancel(&self) {
-        todo!()
+        self.cancel.cancel();
     }
 
     /// Waits for the end, passing over everything else.
@@ -143,10 +163,14 @@ impl Running {
             match self.next().await {
                 Some(Step::Done(result)) => return result,
                 Some(_) => {}
-                None => {
-                    return Err(Failure::new(crate::failure::FailureKind::Internal, "the transfer's task ended early"));
-                }
+                None => return Err(Failure::new(FailureKind::Internal, "the transfer's task ended early")),
             }
         }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.cancel.cancel();
     }
 }

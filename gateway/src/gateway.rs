@@ -1,0 +1,202 @@
+//! The assembly: builds every part of a gateway, hands out their handles, and takes them down in the right order.
+//!
+//! ```text
+//! start:  certificates ─► catalogue ─► movers ─► transfers, hierarchy ─► doors
+//! end:    doors ─► transfers, hierarchy ─► movers
+//! ```
+//!
+//! Owns the order, and nothing after the start.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use catalog::{Catalog, CatalogError, QuotaSubject};
+use daemon::{
+    Clock, Shutdown,
+    tls::{self, CredentialError, HotCredential, Reload, Trust, TrustSource},
+    trust::{TrustLoadError, TrustOptions},
+};
+use tokio::sync::mpsc;
+use tracing::info;
+use wire::id::BitfileId;
+
+use crate::{
+    config::{self, Config, QuotaConfig},
+    failure::{Failure, FailureKind},
+    files::Files,
+    ftp,
+    identity::{Identities, Principal},
+    movers::{self, Movers},
+    transfer::{Stager, Transfers, Waiting},
+};
+
+/// How long doors wait for movers to answer when everything starts at the same time.
+const MOVERS_LIMIT: Duration = Duration::from_secs(2);
+/// How long the last words to movers may take at the end.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+
+/// A gateway that runs. All handles are cheap to clone.
+#[derive(Clone)]
+pub struct Gateway {
+    /// The catalogue.
+    pub catalog: Catalog,
+    /// Who is behind a certificate.
+    pub identities: Identities,
+    /// Names.
+    pub files: Files,
+    /// Movers.
+    pub movers: Movers,
+    /// What moves.
+    pub transfers: Transfers,
+    /// Where the doors listen.
+    pub doors: Doors,
+}
+
+/// Where the doors listen: what the configuration said, with the ports that were chosen where it said 0.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Doors {
+    /// The FTP door.
+    pub ftp: Vec<SocketAddr>,
+}
+
+/// Why a gateway did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The gateway's certificate or key cannot be used.
+    #[error("load the gateway's certificate ([tls] certificate, key)")]
+    Credential(#[from] CredentialError),
+    /// There is nobody to trust.
+    #[error("load the trusted authorities ({section})")]
+    Trust {
+        /// Which section of the configuration names them.
+        section: &'static str,
+        /// What is wrong.
+        source: TrustLoadError,
+    },
+    /// The catalogue does not answer, or refuses what the configuration says.
+    #[error("use the catalogue")]
+    Catalogue(#[from] CatalogError),
+    /// A configured name cannot be used.
+    #[error("prepare the name space ([names])")]
+    Names(#[from] Failure),
+    /// A door's address cannot be bound.
+    #[error("open the {door} door")]
+    Door {
+        /// Which door.
+        door: &'static str,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+/// The steps in which a gateway ends: each stops when the one before has.
+struct Steps {
+    doors: Shutdown,
+    work: Shutdown,
+    movers: Shutdown,
+}
+
+impl Gateway {
+    /// Starts a gateway over an open catalogue. When it returns, the doors are open.
+    ///
+    /// It ends with `shutdown`: at the soft step the doors take nobody new and what moves is finished; the movers hear
+    /// what they have to hear last.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError`]; what was started by then ends with `shutdown`.
+    pub async fn start(config: &Config, catalog: Catalog, shutdown: &Shutdown) -> Result<Self, StartError> {
+        let credential = HotCredential::from_files(&config.tls.certificate, &config.tls.key)?;
+        let door = match (&config.tls.door_certificate, &config.tls.door_key) {
+            (None, None) => credential.clone(),
+            (certificate, key) => {
+                let certificate = certificate.as_ref().unwrap_or(&config.tls.certificate);
+                HotCredential::from_files(certificate, key.as_ref().unwrap_or(certificate))?
+            }
+        };
+        let site = trust("[tls] site_ca", TrustSource::Bundle(config.tls.site_ca.clone()))?;
+        let users = trust("[identity] trust", TrustSource::at(&config.identity.trust))?;
+
+        catalog.put_policies(config::policies(config)).await?;
+        for quota in &config.quotas {
+            set_quota(&catalog, quota).await?;
+        }
+        let epoch = catalog.begin_run(&config.name).await?;
+        info!(gateway = %config.name, %epoch, "gateway starts");
+
+        let steps = Steps { doors: shutdown.child(), work: shutdown.child(), movers: Shutdown::new(LAST_WORDS) };
+        let options = movers::Options {
+            gateway: config.name.clone(),
+            epoch,
+            movers: config.movers.clone(),
+            storage: config.storage(),
+            credential: credential.clone(),
+            trust: site.clone(),
+            grace: config.limits.mover_grace.duration(),
+            orphan_grace: config.limits.orphan_grace.duration(),
+        };
+        let movers = Movers::connect(options, catalog.clone(), &steps.movers).await?;
+        let transfers =
+            Transfers::new(config, catalog.clone(), movers.clone(), credential.clone(), site.clone(), &steps.work);
+        let stager: Arc<dyn Stager> = Arc::new(NoTape);
+        transfers.set_stager(Arc::clone(&stager));
+        let files = Files::exported(catalog.clone(), &config.names)?;
+        files.prepare().await?;
+        let identities = Identities::new(catalog.clone(), config.identity.gridmap.clone());
+        movers.settled(MOVERS_LIMIT).await;
+
+        let services = ftp::Services {
+            identities: identities.clone(),
+            files: files.clone(),
+            transfers: transfers.clone(),
+            stager: Arc::clone(&stager),
+            catalog: catalog.clone(),
+            clock: Clock::real(),
+        };
+        let opened = ftp::open(&config.ftp, &door, &users, services, &steps.doors).await;
+        let opened = opened.map_err(|source| StartError::Door { door: "FTP", source })?;
+        let doors = Doors { ftp: opened.addresses().to_vec() };
+
+        let watched: Vec<Arc<dyn Reload>> = vec![Arc::new(credential), Arc::new(door), Arc::new(site), Arc::new(users)];
+        tls::watch(shutdown, config.tls.reload.duration(), watched);
+        end_in_order(shutdown, steps);
+        Ok(Self { catalog, identities, files, movers, transfers, doors })
+    }
+}
+
+fn trust(section: &'static str, source: TrustSource) -> Result<Trust, StartError> {
+    Trust::load(source, TrustOptions::default()).map_err(|source| StartError::Trust { section, source })
+}
+
+async fn set_quota(catalog: &Catalog, quota: &QuotaConfig) -> Result<(), CatalogError> {
+    let account = quota.account.clone().map(QuotaSubject::Account);
+    let Some(subject) = account.or_else(|| quota.group.clone().map(QuotaSubject::Group)) else { return Ok(()) };
+    catalog.set_quota(subject, quota.bytes.map(|bytes| bytes.bytes()), quota.files).await
+}
+
+/// Takes everything down when `shutdown` says so: first who may start something, then what moves, then the movers.
+fn end_in_order(shutdown: &Shutdown, steps: Steps) {
+    let all = shutdown.clone();
+    shutdown.spawn(async move {
+        all.stopping().await;
+        let orderly = async {
+            tokio::join!(steps.doors.finish(), steps.work.finish());
+            steps.movers.finish().await
+        };
+        tokio::select! {
+            ending = orderly => info!(?ending, "gateway has ended"),
+            () = all.cutting() => steps.movers.cut(),
+        }
+    });
+}
+
+/// The way to tape of a gateway that has none.
+struct NoTape;
+
+#[async_trait]
+impl Stager for NoTape {
+    async fn stage(&self, bitfile: BitfileId, _: &Principal, _: mpsc::Sender<Waiting>) -> Result<(), Failure> {
+        let advice = format_args!("bitfile {bitfile} is on tape, and this gateway has no way to tape");
+        Err(Failure::new(FailureKind::NotStaged, advice))
+    }
+}
