@@ -12,6 +12,7 @@
 //! | one file, striped and in parallel, resumable | [`get`], [`put`] |
 //! | many small files | [`many`] |
 //! | what of a cut download is here | [`partial`], [`runs`] |
+//! | `pftp` | [`shell`] |
 //!
 //! The server is not trusted: names it lists cannot leave the folder asked for, sizes and offsets are bounded before they
 //! are used, every wait has a limit, and what was received is compared with the catalogue's sum before it gets its name.
@@ -29,11 +30,13 @@ pub mod many;
 mod meter;
 pub mod names;
 pub mod partial;
+mod pull;
 pub mod put;
 mod receive;
 pub mod runs;
 mod send;
 pub mod session;
+pub mod shell;
 mod target;
 
 pub use control::{Limits, Spoken, Trace};

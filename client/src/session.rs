@@ -1,7 +1,7 @@
 //! A session with a server: from the connection over the login to the commands that move no data.
 //!
 //! Owns the order in which a session is set up, and the settings of its data connections. Talks to
-//! [`Control`](crate::control::Control). Transfers are in [`get`](crate::get), [`put`](crate::put) and
+//! `Control`. Transfers are in [`get`](crate::get), [`put`](crate::put) and
 //! [`many`](crate::many).
 
 use std::{net::SocketAddr, sync::Arc};
@@ -36,6 +36,8 @@ pub struct Options {
     pub password: Option<Secret>,
     /// Data connections over TLS (`PROT P`) instead of in clear.
     pub private_data: bool,
+    /// Class of service of the files that are stored, by number or name (`SITE SETCOS`).
+    pub class_of_service: Option<Text>,
     /// How long each kind of wait may last.
     pub limits: Limits,
     /// Who listens to what is said.
@@ -149,6 +151,11 @@ impl Client<Unauthenticated> {
     }
 }
 
+fn needs_tls() -> ClientError {
+    let reason = "that needs TLS on the control connection: leave out --clear".to_owned();
+    ClientError::Identity { what: "protect data connections", reason }
+}
+
 /// CRC-32C if the server keeps it, else Adler-32 if it keeps any sum.
 fn best_sum(features: &Features) -> Option<Algorithm> {
     let offered = features.parameters("CKSUM").or_else(|| features.parameters("CKSM"))?.to_ascii_uppercase();
@@ -182,13 +189,13 @@ impl Client<Ready> {
             commands.push((Command::Pbsz(0), true));
             commands.push((Command::Prot(level), true));
         } else if self.options.private_data {
-            return Err(ClientError::Identity {
-                what: "protect data connections",
-                reason: "that needs TLS on the control connection: leave out --clear".to_owned(),
-            });
+            return Err(needs_tls());
         }
         if self.features.has("DCAU") {
             commands.push((Command::Dcau(DataAuthentication::None), true));
+        }
+        if let Some(class) = &self.options.class_of_service {
+            commands.push((Command::Site(SiteCommand::SetCos(class.clone())), true));
         }
         let client = format!("scheme=ftp;appname=\"pftp\";appver=\"{}\";", env!("CARGO_PKG_VERSION"));
         commands.push((Command::Site(SiteCommand::ClientInfo(Text::new(client)?)), false));
@@ -229,6 +236,32 @@ impl Client<Ready> {
     /// Who listens to what is said from now on.
     pub fn set_trace(&mut self, trace: Option<Trace>) {
         self.control.set_trace(trace);
+    }
+
+    /// Sets the class of service of files stored from now on, by this session and by others opened from it.
+    ///
+    /// # Errors
+    ///
+    /// If the server has no such class.
+    pub async fn set_class_of_service(&mut self, class: Text) -> Result<Reply> {
+        let reply = self.demand(&Command::Site(SiteCommand::SetCos(class.clone()))).await?;
+        Arc::make_mut(&mut self.options).class_of_service = Some(class);
+        Ok(reply)
+    }
+
+    /// Protects data connections from now on, or no longer; also those of sessions opened from this one.
+    ///
+    /// # Errors
+    ///
+    /// If the server refuses, or the control connection itself is in clear.
+    pub async fn set_private_data(&mut self, private: bool) -> Result<()> {
+        if private && self.data_tls.is_none() {
+            return Err(needs_tls());
+        }
+        let level = if private { Protection::Private } else { Protection::Clear };
+        self.demand(&Command::Prot(level)).await?;
+        Arc::make_mut(&mut self.options).private_data = private;
+        Ok(())
     }
 
     /// Sends one command and gives its last reply, whatever it says.

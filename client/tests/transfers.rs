@@ -1,5 +1,7 @@
 //! Transfers against a small server with real sockets: whole, cut, resumed, hostile.
 
+#![allow(clippy::unwrap_used, reason = "a failed unwrap here is a failed test")]
+
 mod server;
 
 use std::{
@@ -29,7 +31,7 @@ fn content(length: usize) -> Vec<u8> {
 async fn open(server: &Server) -> Client<Ready> {
     let limits = Limits {
         connect: Duration::from_secs(5),
-        reply: Duration::from_secs(5),
+        reply: Duration::from_secs(2),
         begin: Duration::from_secs(20),
         stall: Duration::from_secs(2),
     };
@@ -38,6 +40,7 @@ async fn open(server: &Server) -> Client<Ready> {
         identity: None,
         password: None,
         private_data: false,
+        class_of_service: None,
         limits,
         trace: None,
     };
@@ -109,7 +112,8 @@ async fn a_client_behind_a_firewall_fetches_ranges_over_several_sessions() {
 #[tokio::test(flavor = "multi_thread")]
 async fn wrong_bytes_never_get_the_name_of_the_file() {
     type Fault = fn(&mut server::Faults);
-    let faults: [(Fault, fn(&ClientError) -> bool); 3] = [
+    type Expected = fn(&ClientError) -> bool;
+    let faults: [(Fault, Expected); 3] = [
         (|faults| faults.wrong_byte = true, |error| matches!(error, ClientError::Mismatch { .. })),
         (|faults| faults.bad_bit = true, |error| matches!(error, ClientError::ModeE { .. })),
         (|faults| faults.twice = true, |error| matches!(error, ClientError::BadData { .. })),

@@ -3,6 +3,8 @@
 //! One thread a session, one a data connection. Speaks clear FTP with MODE E, push and pull, striping, restart and
 //! Penstock's extensions; `Faults` says what it does wrong.
 
+mod upload;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     io::{Read, Write},
@@ -16,7 +18,7 @@ use wire::{
     checksum::Sums,
     extent::{ByteRange, Coverage},
     ftp::*,
-    mode_e::{HEADER_BYTES, Header},
+    mode_e::Header,
 };
 
 /// What goes wrong.
@@ -34,6 +36,8 @@ pub(crate) struct Faults {
     pub(crate) twice: bool,
     /// Nothing is said or sent after 150.
     pub(crate) silent: bool,
+    /// Milliseconds between the blocks of a download.
+    pub(crate) pause_ms: u64,
     /// Names added to every listing.
     pub(crate) names: Vec<String>,
     /// No MLSC, no SPAS, no ERET, no CKSM, no SCKS, no Penstock.
@@ -465,6 +469,7 @@ impl Session {
                 header[0] |= 0x02;
             }
             let data = &content[range.offset() as usize..range.end() as usize];
+            thread::sleep(Duration::from_millis(faults.pause_ms));
             for _ in 0..=usize::from(faults.twice && index == 0) {
                 connection.write_all(&header)?;
                 connection.write_all(data)?;
@@ -517,85 +522,5 @@ impl Session {
         }
         drop(store);
         self.say(if right { Reply::new(226, "stored") } else { Reply::new(551, "checksum differs") });
-    }
-
-    fn take_stream(&mut self, kept: &mut (Vec<u8>, Coverage)) -> std::io::Result<()> {
-        let Endpoint::Passive(listeners) = &self.endpoint else { return Err(std::io::Error::other("no port")) };
-        listeners[0].accept()?.0.read_to_end(&mut kept.0).map(drop)
-    }
-
-    fn take_blocks(&mut self, kept: &mut (Vec<u8>, Coverage)) -> std::io::Result<()> {
-        let limit = self.store.lock().unwrap().faults.cut_upload_after.take();
-        let mut error = None;
-        if !self.cached.is_empty() {
-            let mut connection = self.cached.remove(0);
-            let (announced, closes) = take_unit(&mut connection, kept, limit)?;
-            assert_eq!(announced, Some(1));
-            if !closes {
-                self.cached.push(connection);
-            }
-            return Ok(());
-        }
-        let Endpoint::Passive(listeners) = &self.endpoint else { return Err(std::io::Error::other("no port")) };
-        let mut reusable = Vec::new();
-        for listener in listeners {
-            let (mut ended, mut announced) = (0, None);
-            while announced.is_none_or(|announced| ended < announced) {
-                let (mut connection, _) = listener.accept()?;
-                self.store.lock().unwrap().data_connections += 1;
-                match take_unit(&mut connection, kept, limit) {
-                    Ok((says, closes)) => {
-                        announced = announced.or(says);
-                        ended += 1;
-                        if !closes {
-                            reusable.push(connection);
-                        }
-                    }
-                    Err(broke) => {
-                        error = Some(broke);
-                        break;
-                    }
-                }
-            }
-        }
-        self.cached = reusable;
-        error.map_or(Ok(()), Err)
-    }
-}
-
-/// Blocks of one connection up to its end mark: how many it announces, and whether it closes.
-fn take_unit(
-    connection: &mut TcpStream,
-    kept: &mut (Vec<u8>, Coverage),
-    limit: Option<usize>,
-) -> std::io::Result<(Option<u64>, bool)> {
-    let (mut announced, mut taken) = (None, 0);
-    loop {
-        let mut header = [0; HEADER_BYTES];
-        connection.read_exact(&mut header)?;
-        let (end, close) = match Header::decode(&header).map_err(std::io::Error::other)? {
-            Header::Block { range, end_of_data, close } => {
-                let (start, end) = (range.offset() as usize, range.end() as usize);
-                if kept.0.len() < end {
-                    kept.0.resize(end, 0);
-                }
-                connection.read_exact(&mut kept.0[start..end])?;
-                if !range.is_empty() {
-                    kept.1.add(range).map_err(std::io::Error::other)?;
-                }
-                taken += end - start;
-                (end_of_data, close)
-            }
-            Header::EndOfFile { channels, end_of_data, close } => {
-                announced = Some(channels);
-                (end_of_data, close)
-            }
-        };
-        if limit.is_some_and(|limit| taken >= limit) {
-            return Err(std::io::Error::other("cut"));
-        }
-        if end {
-            return Ok((announced, close));
-        }
     }
 }

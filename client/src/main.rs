@@ -1,0 +1,5 @@
+//! `pftp`: see [`client::shell`].
+
+fn main() -> std::process::ExitCode {
+    client::shell::main()
+}
