@@ -69,12 +69,13 @@ impl Tx {
         self.conn.as_ref().execute(statement, args).await
     }
 
-    /// Runs a statement that only PostgreSQL needs: a lock that SQLite's single writer has anyway.
-    pub(crate) async fn lock(&mut self, statement: &Statement, args: &[Arg<'_>]) -> Result<()> {
-        if matches!(self.conn, Conn::Postgres(_)) {
-            self.rows(statement, args).await?;
+    /// Runs a statement that only PostgreSQL needs: a lock that SQLite's single writer has anyway. Returns the rows
+    /// that were locked, or `None` where everything is.
+    pub(crate) async fn lock(&mut self, statement: &Statement, args: &[Arg<'_>]) -> Result<Option<Vec<Row>>> {
+        match self.conn {
+            Conn::Postgres(_) => self.rows(statement, args).await.map(Some),
+            Conn::Sqlite(_) => Ok(None),
         }
-        Ok(())
     }
 }
 

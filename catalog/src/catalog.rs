@@ -164,10 +164,13 @@ async fn take_ids(block: i64, tx: &mut Tx) -> Result<u64> {
 /// Brings the tables up to date. On PostgreSQL the migrator holds an advisory lock meanwhile; on SQLite a second
 /// process that opens a new file in the same moment finds the tables made when it looks again.
 async fn migrate(conn: &mut Conn) -> Result<()> {
+    // Not `run`: its future cannot be shown to be `Send`, which a caller that spawns needs.
     let outcome = match conn {
-        Conn::Postgres(conn) => POSTGRES_MIGRATIONS.run(conn.as_mut()).await,
-        Conn::Sqlite(conn) => match SQLITE_MIGRATIONS.run(&mut *conn).await {
-            Err(MigrateError::Execute(_) | MigrateError::ExecuteMigration(..)) => SQLITE_MIGRATIONS.run(conn).await,
+        Conn::Postgres(conn) => POSTGRES_MIGRATIONS.run_direct(None, conn.as_mut(), false).await,
+        Conn::Sqlite(conn) => match SQLITE_MIGRATIONS.run_direct(None, conn, false).await {
+            Err(MigrateError::Execute(_) | MigrateError::ExecuteMigration(..)) => {
+                SQLITE_MIGRATIONS.run_direct(None, conn, false).await
+            }
             outcome => outcome,
         },
     };

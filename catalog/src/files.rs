@@ -10,7 +10,8 @@ use wire::id::{AccountName, BitfileId, CosName, EntryId};
 use crate::batch::Tx;
 use crate::catalog::Catalog;
 use crate::error::{CatalogError, Result};
-use crate::names::{Place, place};
+use crate::names::place;
+use crate::path::check_file_name;
 use crate::publish::{SegmentRow, check_segment};
 use crate::record::{DISK_COPY, MAX_PAGE, NewPartial, Page, Partial, Pin};
 use crate::segments::{insert_segments, read_segment, recount_volumes};
@@ -174,7 +175,8 @@ impl Catalog {
 }
 
 async fn save_partial(id: BitfileId, new: &NewPartial, tx: &mut Tx) -> Result<Partial> {
-    let Place { .. } = place(tx, new.parent, &new.name).await?;
+    check_file_name(&new.name)?;
+    place(tx, new.parent, &new.name).await?;
     let (now, expected) = (tx.now, new.expected_size_bytes.map(crate::sql::column));
     let row = tx
         .row(&SAVE_PARTIAL, args![id, new.parent, &new.name, &new.account, &new.cos, expected, now, new.expires])

@@ -1,6 +1,7 @@
 //! Paths of the tree: how a door's text becomes the components the catalogue looks up, and what a name may be.
 //!
-//! Pure. A component never holds `/` or NUL; an empty one is legal only in a key (`a//b` in S3).
+//! Pure. A component never holds `/` or NUL; an empty one is legal only in a key (`a//b` in S3), and only of a
+//! directory.
 
 use std::fmt;
 
@@ -125,6 +126,15 @@ pub(crate) fn check_new_name(name: &str) -> Result<()> {
         return Err(invalid(name, "it holds a '/'"));
     }
     Ok(())
+}
+
+/// Checks a file's name: as [`check_new_name`], and not empty, since the key of a file without a name is its
+/// directory's.
+pub(crate) fn check_file_name(name: &str) -> Result<()> {
+    if name.is_empty() {
+        return Err(invalid(name, "it is empty"));
+    }
+    check_new_name(name)
 }
 
 fn check_name(name: &str) -> Result<()> {

@@ -6,7 +6,7 @@ use crate::batch::Tx;
 use crate::catalog::Catalog;
 use crate::error::{CatalogError, Result};
 use crate::names::{entry_columns, no_entry, read_entry};
-use crate::path::check_new_name;
+use crate::path::{check_file_name, check_new_name};
 use crate::policies;
 use crate::quota::{Charge, Ledger};
 use crate::record::{AttributeChange, Content, DeletedFile, Entry, NewDirectory, ROOT, Rename, Twins};
@@ -186,6 +186,8 @@ async fn move_entry(rename: &Rename, tx: &mut Tx) -> Result<Option<BitfileId>> {
         if count(&LIES_BELOW, args![rename.to_parent, rename.entry], tx).await? > 0 {
             return Err(CatalogError::IntoItself { name: entry.name });
         }
+    } else {
+        check_file_name(&rename.to_name)?;
     }
     let place = place(tx, rename.to_parent, &rename.to_name).await?;
     let (same, twin) = if entry.is_directory() { (place.directory, place.file) } else { (place.file, place.directory) };
@@ -202,7 +204,12 @@ async fn move_entry(rename: &Rename, tx: &mut Tx) -> Result<Option<BitfileId>> {
     }
     let replaced = match same {
         None => None,
-        Some(old) if !entry.is_directory() && rename.replace => Some(remove_file(old, None, tx).await?.bitfile),
+        Some(old) if !entry.is_directory() && rename.replace => match remove_file(old, None, tx).await {
+            Ok(removed) => Some(removed.bitfile),
+            // Another took it away between the look and the lock.
+            Err(CatalogError::NotFound { .. }) => None,
+            Err(other) => return Err(other),
+        },
         Some(_) => return Err(CatalogError::Exists { name: name() }),
     };
     let stored = if entry.is_directory() { format!("{}/", rename.to_name) } else { name() };

@@ -6,6 +6,7 @@ use crate::batch::Tx;
 use crate::catalog::Catalog;
 use crate::error::{CatalogError, Result};
 use crate::names::place;
+use crate::path::check_file_name;
 use crate::policies;
 use crate::quota::{Charge, Ledger};
 use crate::record::{DeletedFile, Entry, MAX_PAGE};
@@ -87,6 +88,7 @@ async fn undelete(wish: &Undelete, tx: &mut Tx) -> Result<EntryId> {
     let deleted = read_deleted(&mut row)?;
     let cos: CosName = row.name()?;
     let (parent, name) = wish.place.clone().unwrap_or((deleted.parent, deleted.name));
+    check_file_name(&name)?;
     let found = place(tx, parent, &name).await?;
     if found.file.is_some() || found.directory.is_some() {
         return Err(CatalogError::Exists { name });

@@ -11,7 +11,7 @@ mod resolve;
 
 #[cfg(test)]
 pub(crate) use change::ALL as CHANGE;
-pub(crate) use change::{Place, place};
+pub(crate) use change::place;
 #[cfg(test)]
 pub(crate) use deleted::ALL as DELETED;
 #[cfg(test)]

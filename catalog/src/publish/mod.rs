@@ -183,19 +183,33 @@ async fn look(files: &[Arc<Publish>], round: &[usize], tx: &mut Tx) -> Result<BT
     let parents: Vec<_> = questions.iter().map(|question| IdRow { id: question.parent }).collect();
     tx.lock(&HOLD_PARENTS, args![&json(&parents)?]).await?;
     let rows = json(&questions)?;
-    tx.lock(&LOCK_NAMES, args![&rows]).await?;
-    let mut facts = BTreeMap::new();
-    for row in tx.rows(&LOOK, args![&rows]).await? {
-        let mut row = row.cursor();
-        let ordinal = usize::try_from(row.number()?).unwrap_or(usize::MAX);
-        facts.insert(ordinal, read_facts(&mut row)?);
-    }
+    let mut facts = look_at_locked(&rows, tx).await?;
     let partials = round.iter().filter_map(|&at| match files[at].file.base {
         Base::Partial(partial) => Some((at, partial)),
         Base::Empty | Base::Append(_) => None,
     });
     add_saved_ranges(&partials.collect::<Vec<_>>(), tx, &mut facts).await?;
     Ok(facts)
+}
+
+/// Looks at names that nobody else changes any more. One that another transaction made between the lock and the look
+/// is not locked yet, so both are done again.
+async fn look_at_locked(rows: &str, tx: &mut Tx) -> Result<BTreeMap<usize, Facts>> {
+    loop {
+        let locked = tx.lock(&LOCK_NAMES, args![rows]).await?;
+        let locked = locked.map(|rows| rows.iter().map(|row| row.cursor().entry()).collect::<Result<HashSet<_>>>());
+        let locked = locked.transpose()?;
+        let mut facts = BTreeMap::new();
+        for row in tx.rows(&LOOK, args![rows]).await? {
+            let mut row = row.cursor();
+            let ordinal = usize::try_from(row.number()?).unwrap_or(usize::MAX);
+            facts.insert(ordinal, read_facts(&mut row)?);
+        }
+        let mut existing = facts.values().filter_map(|facts| facts.existing.as_ref());
+        if locked.is_none_or(|locked| existing.all(|existing| locked.contains(&existing.entry))) {
+            return Ok(facts);
+        }
+    }
 }
 
 fn read_facts(row: &mut Cursor<'_>) -> Result<Facts> {

@@ -1,9 +1,7 @@
 //! Names: resolving, listing, making, moving, removing; on both databases.
 
-mod common;
-
+use crate::site::*;
 use catalog::*;
-use common::*;
 use wire::id::EntryId;
 
 on_both! {

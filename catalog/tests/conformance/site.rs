@@ -1,6 +1,6 @@
 //! What every test of the catalogue needs: a site's classes, accounts and volumes on a database of its own, and a
 //! clock that stands still until it is moved.
-#![allow(dead_code, unreachable_pub, reason = "each test binary uses its part")]
+#![allow(unreachable_pub, reason = "a test binary exports nothing")]
 
 use std::future::Future;
 use std::sync::Arc;
@@ -18,11 +18,11 @@ macro_rules! on_both {
     ($($(#[$attribute:meta])* $name:ident;)+) => {
         mod sqlite {
             $($(#[$attribute])* #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $name() { super::common::on_sqlite(super::$name).await; })+
+            async fn $name() { crate::site::on_sqlite(super::$name).await; })+
         }
         mod postgres {
             $($(#[$attribute])* #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $name() { super::common::on_postgres(super::$name).await; })+
+            async fn $name() { crate::site::on_postgres(super::$name).await; })+
         }
     };
 }

@@ -1,0 +1,17 @@
+//! What the catalogue promises, run on SQLite and on PostgreSQL alike.
+//!
+//! One binary, so that all tests share one PostgreSQL cluster, each in a database of its own.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod accounts;
+mod concurrency;
+mod files;
+mod leases;
+mod migration;
+mod names;
+mod purge;
+mod queue;
+mod site;
+mod staging;
+mod tree_model;
+mod volumes;
