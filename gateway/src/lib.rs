@@ -21,6 +21,8 @@ pub mod hsm;
 pub mod identity;
 pub mod mounts;
 pub mod movers;
+#[cfg(test)]
+mod testing;
 pub mod transfer;
 
 pub use self::gateway::{Gateway, StartError};

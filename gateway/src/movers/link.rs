@@ -168,8 +168,12 @@ impl Owner {
             }
             Command::Settle { transfer } => table.settle(transfer),
             Command::Abandon { transfer } => table.abandon(transfer),
+            Command::Close { channel } => {
+                table.close_later(channel);
+                Vec::new()
+            }
             // Made up for after the next connection: by the list of unconfirmed files, and by cancelling there.
-            Command::Close { .. } | Command::Cancel { .. } | Command::Confirm { .. } => Vec::new(),
+            Command::Cancel { .. } | Command::Confirm { .. } => Vec::new(),
         };
         self.without_mover(effects);
     }
@@ -190,6 +194,11 @@ impl Owner {
         self.shared.note(&self.mover.name, |view| view.link = LinkState::Up { since: Instant::now() });
         self.up.store(true, Ordering::Release);
         line.say(&Request::Call { call: PROBE, what: Call::Status });
+        for effect in table.connected() {
+            if let Effect::Send(request) = effect {
+                line.say(&request);
+            }
+        }
         let mut commands = Vec::with_capacity(BATCH);
         let mut beat = tokio::time::interval(HEARTBEAT);
         loop {

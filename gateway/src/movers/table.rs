@@ -22,7 +22,7 @@ use std::{
 use tokio::sync::{mpsc, oneshot};
 use wire::{
     id::{ChannelId, MoverId, TransferId},
-    mover::{Answer, Event, Fault, FaultKind, MoverStatus, Outcome, Request, VolumeFile},
+    mover::{Answer, Event, Fault, FaultKind, MoverStatus, Outcome, Request, VolumeFile, Written},
 };
 
 use super::{MoverError, TransferEvent, flying::Care};
@@ -39,6 +39,8 @@ pub(super) struct Table {
     last_call: u64,
     calls: HashMap<u64, Reply>,
     channels: HashMap<ChannelId, Endpoint>,
+    /// Endpoints that nobody wants any more and that the mover may still have.
+    leftover: Vec<ChannelId>,
     transfers: HashMap<TransferId, Entry>,
 }
 
@@ -52,6 +54,8 @@ struct Entry {
     care: Care,
     phase: Phase,
     abandoned: bool,
+    /// Where the pieces begin that were told to be durable.
+    durable: HashSet<u64>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -85,7 +89,14 @@ pub(super) enum Effect {
 
 impl Table {
     pub(super) fn new(mover: MoverId) -> Self {
-        Self { mover, last_call: PROBE, calls: HashMap::new(), channels: HashMap::new(), transfers: HashMap::new() }
+        Self {
+            mover,
+            last_call: PROBE,
+            calls: HashMap::new(),
+            channels: HashMap::new(),
+            leftover: Vec::new(),
+            transfers: HashMap::new(),
+        }
     }
 
     /// How many transfers have not ended.
@@ -110,9 +121,22 @@ impl Table {
         self.channels.remove(&channel).is_some()
     }
 
+    /// As [`Table::close`], while the mover is away: it keeps endpoints of a gateway that comes back.
+    pub(super) fn close_later(&mut self, channel: ChannelId) {
+        if self.channels.remove(&channel).is_some() {
+            self.leftover.push(channel);
+        }
+    }
+
+    /// What to say first on a new connection.
+    pub(super) fn connected(&mut self) -> Vec<Effect> {
+        let close = |channel| Effect::Send(Request::CloseChannel { channel });
+        std::mem::take(&mut self.leftover).into_iter().map(close).collect()
+    }
+
     /// Takes a transfer that is about to be started.
     pub(super) fn start(&mut self, transfer: TransferId, events: mpsc::UnboundedSender<TransferEvent>, care: Care) {
-        let entry = Entry { events, care, phase: Phase::Running, abandoned: false };
+        let entry = Entry { events, care, phase: Phase::Running, abandoned: false, durable: HashSet::new() };
         self.transfers.insert(transfer, entry);
     }
 
@@ -180,7 +204,7 @@ impl Table {
             Event::Progress { transfer, bytes, ranges } => {
                 self.tell(transfer, TransferEvent::Progress { bytes, ranges })
             }
-            Event::Durable { transfer, written } => self.tell(transfer, TransferEvent::Durable(written)),
+            Event::Durable { transfer, written } => self.durable(transfer, written),
             Event::Received { transfer, bytes } => self.tell(transfer, TransferEvent::Received { bytes }),
             Event::Finished { transfer, outcome } => self.ended(transfer, None, outcome),
             Event::Failed { transfer, fault, outcome } => self.ended(transfer, Some(fault), outcome),
@@ -191,6 +215,17 @@ impl Table {
 
     fn refused(&self, fault: Fault) -> MoverError {
         MoverError::Refused { mover: self.mover.clone(), fault }
+    }
+
+    /// A mover repeats after a reconnection what is durable; each piece is told once all the same.
+    fn durable(&mut self, transfer: TransferId, mut written: Vec<Written>) -> Vec<Effect> {
+        if let Some(entry) = self.transfers.get_mut(&transfer) {
+            written.retain(|written| entry.durable.insert(written.range.offset()));
+            if written.is_empty() {
+                return Vec::new();
+            }
+        }
+        self.tell(transfer, TransferEvent::Durable(written))
     }
 
     fn tell(&mut self, transfer: TransferId, event: TransferEvent) -> Vec<Effect> {
@@ -235,9 +270,9 @@ impl Table {
         for (_, reply) in self.calls.drain() {
             let _ = reply.send(Err(away()));
         }
-        for (_, endpoint) in self.channels.drain() {
+        for endpoint in self.channels.values_mut() {
             endpoint.lost.store(true, Ordering::Release);
-            if let Some(ready) = endpoint.ready {
+            if let Some(ready) = endpoint.ready.take() {
                 let _ = ready.send(Err(away()));
             }
         }
@@ -401,6 +436,27 @@ mod tests {
     }
 
     #[test]
+    fn a_piece_that_is_repeated_after_a_reconnection_is_told_once() {
+        let (mut table, mut events, _flying) = started();
+        let written = |offset| Written {
+            range: wire::extent::ByteRange::new(offset, 5).expect("small"),
+            extent: wire::extent::Extent {
+                volume: file().volume,
+                place: wire::extent::Place::Disk { file: FileId(9), offset_bytes: 0 },
+                length_bytes: 5,
+            },
+            sums: wire::checksum::Sums::EMPTY,
+        };
+        table.apply(Event::Durable { transfer: ONE, written: vec![written(0)] });
+        table.disconnected("reset");
+        table.apply(Event::Durable { transfer: ONE, written: vec![written(0), written(5)] });
+        table.apply(Event::Durable { transfer: ONE, written: vec![written(0)] });
+        assert_eq!(events.try_recv(), Ok(TransferEvent::Durable(vec![written(0)])));
+        assert_eq!(events.try_recv(), Ok(TransferEvent::Durable(vec![written(5)])));
+        assert!(events.try_recv().is_err());
+    }
+
+    #[test]
     fn calls_and_endpoints_do_not_outlive_the_connection() {
         let mut table = Table::new(MoverId::new("m1").expect("a good name"));
         let (reply, mut answer) = oneshot::channel();
@@ -411,6 +467,10 @@ mod tests {
         table.disconnected("reset");
         assert!(matches!(answer.try_recv(), Ok(Err(MoverError::Away { .. }))));
         assert!(matches!(opened.try_recv(), Ok(Err(MoverError::Away { .. }))));
-        assert!(lost.load(Ordering::Acquire) && !table.close(ChannelId(1)));
+        assert!(lost.load(Ordering::Acquire));
+        table.close_later(ChannelId(1));
+        let close = Effect::Send(Request::CloseChannel { channel: ChannelId(1) });
+        assert_eq!(table.connected(), [close], "the mover kept it for a gateway that comes back");
+        assert_eq!(table.connected(), []);
     }
 }

@@ -25,6 +25,8 @@ mod shelf;
 mod stage;
 mod store;
 mod task;
+#[cfg(test)]
+mod tests;
 mod wiring;
 
 use std::{
