@@ -22,6 +22,7 @@ statements! {
         "SELECT b.id FROM r JOIN bitfile b ON b.id = r.id ORDER BY b.id FOR UPDATE OF b";
 
     /// What is known of each member: the claim, the copy so far ($2 its number), other copies on that volume ($3).
+    /// The `|| ''` keeps SQLite from looking through all of the volume rather than through the bitfile.
     LOOK_AT_MEMBERS (id bigint, work bigint) =
         "SELECT b.id, b.size, b.tapes, b.tapes_wanted, w.epoch, w.kind, w.pool, c.complete,
             (SELECT CAST(COALESCE(SUM(s.length), 0) AS BIGINT) FROM segment s
@@ -29,7 +30,7 @@ statements! {
             (SELECT CAST(COALESCE(SUM(s.length), 0) AS BIGINT) FROM segment s
             WHERE s.bitfile = b.id AND s.copy = $2 AND s.volume = w.pool) AS leaving,
             (SELECT CAST(COUNT(*) AS BIGINT) FROM segment s
-            WHERE s.bitfile = b.id AND s.copy <> $2 AND s.volume = $3) AS neighbours
+            WHERE s.bitfile = b.id AND s.copy <> $2 AND s.volume || '' = $3) AS neighbours
         FROM r JOIN bitfile b ON b.id = r.id
         LEFT JOIN copy c ON c.bitfile = b.id AND c.number = $2
         LEFT JOIN work w ON w.id = r.work AND w.holder IS NOT NULL

@@ -24,8 +24,8 @@ statements! {
         ", walk AS (
             SELECT CAST(0 AS BIGINT) AS depth, CAST($2 AS BIGINT) AS id
             UNION ALL
-            SELECT w.depth + 1, e.id FROM walk w JOIN r ON r.depth = w.depth + 1
-            JOIN entry e ON e.parent = w.id AND e.name = r.name
+            SELECT w.depth + 1, e.id FROM walk w CROSS JOIN r CROSS JOIN entry e
+            WHERE r.depth = w.depth + 1 AND e.parent = w.id AND e.name = r.name
         )
         SELECT id FROM walk ORDER BY depth";
 }

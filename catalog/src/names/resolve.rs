@@ -11,17 +11,21 @@ use crate::record::{Entry, Leaf, Resolved};
 use crate::sql::{args, bitfile_rows, json, statements};
 
 statements! {
-    /// Every entry on the way, by depth. A component may be a directory, a file, or both.
+    /// Every entry on the way, by depth. A component may be a directory, a file, or both. SQLite takes `CROSS JOIN` as
+    /// an order: without statistics it would read all of a directory for each component.
     RESOLVE_PATH (depth bigint, name text) = concat!(
         ", walk AS (
-            SELECT CAST(0 AS BIGINT) AS depth, id FROM entry WHERE parent = 0 AND name = ''
+            SELECT CAST(0 AS BIGINT) AS depth, id, parent, name, owner, grp, mode, acl, created_us, modified_us,
+                changed_us, bitfile
+            FROM entry WHERE parent = 0 AND name = ''
             UNION ALL
-            SELECT w.depth + 1, e.id FROM walk w JOIN r ON r.depth = w.depth + 1
-            JOIN entry e ON e.parent = w.id AND e.name IN (r.name, r.name || '/')
+            SELECT w.depth + 1, e.id, e.parent, e.name, e.owner, e.grp, e.mode, e.acl, e.created_us, e.modified_us,
+                e.changed_us, e.bitfile
+            FROM walk w CROSS JOIN r CROSS JOIN entry e
+            WHERE r.depth = w.depth + 1 AND e.parent = w.id AND e.name IN (r.name, r.name || '/')
         )
-        SELECT w.depth, ", entry_columns!(), "
-        FROM walk w JOIN entry e ON e.id = w.id LEFT JOIN bitfile b ON b.id = e.bitfile
-        ORDER BY w.depth, e.name"
+        SELECT e.depth, ", entry_columns!(), "
+        FROM walk e LEFT JOIN bitfile b ON b.id = e.bitfile ORDER BY e.depth, e.name"
     );
 
     ENTRY_BY_ID = concat!(

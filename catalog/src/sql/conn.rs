@@ -25,7 +25,7 @@ const SQLITE_CACHE: &str = "-16384";
 /// Where the database is, and how to connect.
 #[derive(Clone, Debug)]
 pub(crate) enum Target {
-    Sqlite(SqliteConnectOptions),
+    Sqlite(Box<SqliteConnectOptions>),
     Postgres(Box<PgConnectOptions>),
 }
 
@@ -46,7 +46,7 @@ impl Target {
                 .pragma("mmap_size", "268435456")
                 .statement_cache_capacity(200)
                 .disable_statement_logging();
-            Ok(Self::Sqlite(options))
+            Ok(Self::Sqlite(Box::new(options)))
         } else if url.starts_with("postgres:") || url.starts_with("postgresql:") {
             let options = PgConnectOptions::from_str(url)
                 .map_err(refused)?
@@ -83,7 +83,7 @@ impl Target {
         let count = count.max(1);
         match self {
             Self::Sqlite(options) => {
-                let options = options.clone().read_only(true).create_if_missing(false);
+                let options = options.as_ref().clone().read_only(true).create_if_missing(false);
                 let pool = SqlitePoolOptions::new().max_connections(count).acquire_timeout(PATIENCE);
                 // A reader of a file on this machine does not go bad while idle.
                 Readers::Sqlite(pool.test_before_acquire(false).connect_lazy_with(options))
@@ -243,7 +243,7 @@ impl Cursor<'_> {
             Row::Sqlite(row) => row.try_get(at),
             Row::Postgres(row) => row.try_get(at),
         }
-        .map_err(|error| CatalogError::corrupt(error))
+        .map_err(CatalogError::corrupt)
     }
 
     pub(crate) fn int(&mut self) -> Result<i64> {

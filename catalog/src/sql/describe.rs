@@ -1,6 +1,7 @@
-//! Every statement, described by both databases: they must agree on columns and types.
+//! Every statement, described by both databases: they must agree on columns and types; and SQLite's plan of each: none
+//! may read a whole table that grows with the number of files.
 
-use sqlx::{Column, Connection, Executor, SqlSafeStr, TypeInfo};
+use sqlx::{AssertSqlSafe, Column, Connection, Executor, Row, SqlSafeStr, TypeInfo};
 
 use crate::sql::{Conn, Statement};
 use crate::testing::PostgresCluster;
@@ -93,4 +94,62 @@ async fn every_statement_has_the_same_columns_and_types_on_both_databases() {
         }
     }
     assert!(wrong.is_empty(), "{} statements differ:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// Tables that grow with the number of files or requests. The others (volumes, accounts, policies, leases) may be read
+/// whole.
+const LARGE: [&str; 9] = ["entry", "bitfile", "copy", "segment", "deleted", "partial", "pin", "work", "request"];
+
+#[tokio::test]
+async fn no_statement_reads_a_whole_large_table() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let url = format!("sqlite:{}", folder.path().join("catalog.db").display());
+    Catalog::open(&url, Options::default()).await.expect("a catalogue").close().await;
+    let mut conn = sqlx::SqliteConnection::connect(&url).await.expect("SQLite");
+    let mut wrong = Vec::new();
+    for statement in
+        all().into_iter().filter(|statement| statement.sqlite.contains("FROM") || statement.sqlite.contains("WHERE"))
+    {
+        let explain = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {}", statement.sqlite));
+        let plan = sqlx::query(explain).fetch_all(&mut conn).await.expect("a plan");
+        let steps: Vec<String> = plan.iter().map(|row| row.get(3)).collect();
+        // A step names the alias: `SCAN w`, and says nothing of the table, so aliases are looked up in the text.
+        let scans = |step: &String| {
+            let alias = step.strip_prefix("SCAN ").and_then(|rest| rest.split(' ').next()).unwrap_or_default();
+            let of_rows_found = statement.sqlite.contains(&format!("FROM walk {alias} "));
+            !of_rows_found
+                && LARGE.iter().any(|table| {
+                    alias == *table
+                        || [format!("{table} {alias} "), format!("{table} {alias}\n"), format!("{table} AS {alias} ")]
+                            .iter()
+                            .any(|text| !alias.is_empty() && statement.sqlite.contains(text.as_str()))
+                })
+        };
+        // The totals count up to a limit.
+        if statement.name != "TOTALS" && steps.iter().any(scans) {
+            wrong.push(format!("{}:\n    {}", statement.name, steps.join("\n    ")));
+        }
+    }
+    assert!(wrong.is_empty(), "{} statements read whole tables:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[tokio::test]
+async fn a_name_is_looked_up_by_parent_and_name_at_once() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let url = format!("sqlite:{}", folder.path().join("catalog.db").display());
+    Catalog::open(&url, Options::default()).await.expect("a catalogue").close().await;
+    let mut conn = sqlx::SqliteConnection::connect(&url).await.expect("SQLite");
+    for name in ["RESOLVE_PATH", "DESCEND", "LOOK", "FIND_PLACE", "LIST_DIRECTORY"] {
+        let statement = all().into_iter().find(|statement| statement.name == name).expect("a statement");
+        let explain = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {}", statement.sqlite));
+        let plan = sqlx::query(explain).fetch_all(&mut conn).await.expect("a plan");
+        let steps: Vec<String> = plan.iter().map(|row| row.get(3)).collect();
+        let by_parent = steps.iter().filter(|step| step.contains("(parent=?"));
+        let (mut seen, mut both) = (0, 0);
+        by_parent.for_each(|step| {
+            seen += 1;
+            both += usize::from(step.contains("(parent=? AND name"));
+        });
+        assert!(seen > 0 && seen == both, "{name}:\n{}", steps.join("\n"));
+    }
 }

@@ -94,7 +94,7 @@ async fn rename(site: &Site, model: &mut Model, from: (String, EntryId), to: (St
     let wish = Rename { entry: id, to_parent: parent, to_name: name.to_owned(), replace: true, twins: Twins::Allow };
     match site.catalog.rename(wish).await {
         Ok(_) => {
-            assert!(!into_itself && !(directory && taken), "{key:?} to {new_key:?}");
+            assert!(!(into_itself || directory && taken), "{key:?} to {new_key:?}");
             let below: Vec<_> = model.keys().filter(|other| directory && other.starts_with(&key)).cloned().collect();
             let moved: Vec<_> = if directory { below } else { vec![key.clone()] };
             let moved: Vec<_> = moved.into_iter().filter_map(|old| model.remove(&old).map(|id| (old, id))).collect();
