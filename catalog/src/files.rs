@@ -46,7 +46,13 @@ statements! {
             expected = COALESCE(excluded.expected, partial.expected)
         RETURNING id";
 
-    EXPIRE_PARTIAL = "UPDATE partial SET expires_us = $2 WHERE id = $1";
+    /// A name that no upload has, so that the next one to the same place does not find what this one left.
+    EXPIRE_PARTIAL = "UPDATE partial SET expires_us = $2, name = '/' || CAST(id AS TEXT) WHERE id = $1";
+
+    /// As [`EXPIRE_PARTIAL`] for one that has expired by itself and was not reclaimed yet.
+    CLEAR_PLACE =
+        "UPDATE partial SET name = '/' || CAST(id AS TEXT)
+        WHERE parent = $1 AND name = $2 AND account = $3 AND expires_us <= $4";
 
     SET_PINS (id bigint) =
         "INSERT INTO pin (bitfile, holder, until_us)
@@ -178,6 +184,7 @@ async fn save_partial(id: BitfileId, new: &NewPartial, tx: &mut Tx) -> Result<Pa
     check_file_name(&new.name)?;
     place(tx, new.parent, &new.name).await?;
     let (now, expected) = (tx.now, new.expected_size_bytes.map(crate::sql::column));
+    tx.execute(&CLEAR_PLACE, args![new.parent, &new.name, &new.account, now]).await?;
     let row = tx
         .row(&SAVE_PARTIAL, args![id, new.parent, &new.name, &new.account, &new.cos, expected, now, new.expires])
         .await?;

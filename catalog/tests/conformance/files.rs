@@ -16,6 +16,7 @@ on_both! {
     an_append_shares_the_old_files_and_outlives_them;
     a_cut_upload_is_kept_joined_and_used_up;
     a_cut_upload_that_expires_is_reclaimed;
+    a_cut_upload_that_was_given_up_leaves_its_place_to_the_next;
     an_empty_file_has_no_segments_and_is_migrated_like_any_other;
     pins_are_listed_extended_and_removed;
     a_mover_learns_which_files_nobody_knows;
@@ -227,6 +228,18 @@ async fn a_cut_upload_that_expires_is_reclaimed(site: Site) {
     assert_eq!((reclaimed.partials, reclaimed.files, reclaimed.more), (1, 1, false));
     assert_eq!(site.catalog.volume(&volume("d0")).await.expect("a volume").live_segments, 0);
     assert!(matches!(site.catalog.discard_partial(kept.id).await, Err(CatalogError::NotFound { .. })));
+}
+
+async fn a_cut_upload_that_was_given_up_leaves_its_place_to_the_next(site: Site) {
+    let later = site.catalog.now().after(HOUR);
+    let old = site.catalog.save_partial(partial(vec![site.segment("d0", 0, 40).await], later)).await.expect("kept");
+    site.catalog.discard_partial(old.id).await.expect("given up");
+    let new = site.catalog.save_partial(partial(vec![site.segment("d0", 0, 30).await], later)).await.expect("kept");
+    assert_ne!(new.id, old.id);
+    assert_eq!(new.segments.len(), 1, "nothing of the old one is in it");
+    assert_eq!(site.catalog.reclaim(10).await.expect("reclaimed").partials, 1);
+    let found = site.catalog.find_partial(ROOT, "big", &account("alice")).await.expect("an answer");
+    assert_eq!(found, Some(new));
 }
 
 async fn an_empty_file_has_no_segments_and_is_migrated_like_any_other(site: Site) {
