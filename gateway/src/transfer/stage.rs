@@ -19,7 +19,7 @@ pub struct Waiting {
     pub reason: String,
 }
 
-/// Brings files from tape to disk, and hears what there is to do for the storage hierarchy.
+/// Brings files from tape to disk.
 #[async_trait]
 pub trait Stager: Send + Sync {
     /// Returns when the bitfile is on disk, where it then stays long enough to be read. Says on `progress` how it fares,
@@ -34,12 +34,4 @@ pub trait Stager: Send + Sync {
         principal: &Principal,
         progress: mpsc::Sender<Waiting>,
     ) -> Result<(), Failure>;
-
-    /// A file was published: there may be something to migrate, and less room than before. Returns at once.
-    fn published(&self) {}
-
-    /// An upload found no room for so many bytes on the volumes of this pool. Returns at once.
-    fn no_room(&self, pool: &str, bytes: u64) {
-        let _ = (pool, bytes);
-    }
 }
