@@ -192,6 +192,9 @@ pub struct ReadReport {
     pub stopped: Option<DriveError>,
 }
 
+/// Takes what is read: the index of the member in what was wanted, and some of its bytes, in order.
+pub type Sink<'a> = dyn FnMut(usize, &[u8]) -> Result<(), SinkError> + 'a;
+
 /// Why a sink takes no more.
 #[derive(Debug)]
 pub enum SinkError {

@@ -24,6 +24,6 @@ pub use device::CommandError;
 pub use drive::{Attached, Drive, DriveActivity, NewVolume, Overwrite, Scan, ScannedContainer, Unload};
 pub use error::DriveError;
 pub use member::{
-    AppendPoint, AppendReport, ContainerHeader, MAX_PATH_BYTES, Member, MemberSource, ReadReport, SegmentOf, SinkError,
-    SourceError, Stopped, Wanted, Written,
+    AppendPoint, AppendReport, ContainerHeader, MAX_PATH_BYTES, Member, MemberSource, ReadReport, SegmentOf, Sink,
+    SinkError, SourceError, Stopped, Wanted, Written,
 };

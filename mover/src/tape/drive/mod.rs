@@ -32,7 +32,7 @@ use self::tail::Tail;
 use super::device::Device;
 use super::error::DriveError;
 use super::format::{RECORD_BYTES, VolumeInfo};
-use super::member::{AppendPoint, AppendReport, ContainerHeader, Member, MemberSource, ReadReport, SinkError, Wanted};
+use super::member::{AppendPoint, AppendReport, ContainerHeader, Member, MemberSource, ReadReport, Sink, Wanted};
 use crate::scsi::inquiry::Inquiry;
 use crate::scsi::log::{Capacity, TapeAlerts};
 use crate::scsi::{DeviceKind, Remedy, ScsiTransport};
@@ -280,11 +280,7 @@ impl Drive {
     ///
     /// What was delivered is good only if the report says so: sums are known at the end of a member.
     #[tracing::instrument(name = "drive.read", skip_all, fields(drive = %self.id, members = wanted.len()))]
-    pub fn read(
-        &mut self,
-        wanted: &[Wanted],
-        sink: &mut dyn FnMut(usize, &[u8]) -> Result<(), SinkError>,
-    ) -> ReadReport {
+    pub fn read(&mut self, wanted: &[Wanted], sink: &mut Sink<'_>) -> ReadReport {
         self.recall(wanted, sink)
     }
 
@@ -314,10 +310,11 @@ impl Drive {
             self.session = None;
             return Ok(());
         }
-        if session.unindexed && session.state == State::Ready {
-            if let Err(error) = self.guarded(Self::write_index) {
-                warn!(%error, "index not written");
-            }
+        if session.unindexed
+            && session.state == State::Ready
+            && let Err(error) = self.guarded(Self::write_index)
+        {
+            warn!(%error, "index not written");
         }
         match self.session.take() {
             Some(session) if session.state == State::Fenced => Ok(()),

@@ -8,16 +8,14 @@ use super::Drive;
 use crate::scsi::Remedy;
 use crate::tape::error::DriveError;
 use crate::tape::format::{RECORD_BYTES, find_member};
-use crate::tape::member::{ReadReport, SinkError, Wanted};
-
-type Sink<'a> = &'a mut dyn FnMut(usize, &[u8]) -> Result<(), SinkError>;
+use crate::tape::member::{ReadReport, Sink, SinkError, Wanted};
 
 /// How often one member survives a drive that must be set up again.
 const REATTACHES: u32 = 2;
 
 impl Drive {
     /// Reads members; see [`Drive::read`].
-    pub(super) fn recall(&mut self, wanted: &[Wanted], sink: Sink<'_>) -> ReadReport {
+    pub(super) fn recall(&mut self, wanted: &[Wanted], sink: &mut Sink<'_>) -> ReadReport {
         let mut report = ReadReport::default();
         for (index, member) in wanted.iter().enumerate() {
             match self.recall_one(index, member, sink) {
@@ -36,7 +34,7 @@ impl Drive {
     }
 
     /// Reads one member. A drive that was reset is set up again, and reading goes on where it was.
-    fn recall_one(&mut self, index: usize, wanted: &Wanted, sink: Sink<'_>) -> Result<(), DriveError> {
+    fn recall_one(&mut self, index: usize, wanted: &Wanted, sink: &mut Sink<'_>) -> Result<(), DriveError> {
         let mut progress = Progress::default();
         let mut reattached = 0;
         loop {
@@ -57,7 +55,7 @@ impl Drive {
         index: usize,
         wanted: &Wanted,
         progress: &mut Progress,
-        sink: Sink<'_>,
+        sink: &mut Sink<'_>,
     ) -> Result<(), DriveError> {
         let Place::Tape { block, skip_bytes, .. } = wanted.extent.place else {
             return Err(self.format_error(0, "the extent is not on tape"));

@@ -7,6 +7,7 @@
 //! is an error, never the end.
 
 use tracing::warn;
+use wire::extent::{Extent, Place};
 
 use super::append::Writer;
 use super::records::Block;
@@ -14,11 +15,10 @@ use super::{Drive, Scan, ScannedContainer};
 use crate::scsi::Remedy;
 use crate::tape::error::DriveError;
 use crate::tape::format::{
-    FIRST_CONTAINER_BLOCK, Footer, INDEX_NAME, IndexEntry, MAX_LIST_BYTES, PartKind, RECORD_BYTES, TrailerPlace,
-    decode_index, decode_trailer, encode_index,
+    BLOCK_BYTES, FIRST_CONTAINER_BLOCK, Footer, INDEX_NAME, IndexEntry, MAX_LIST_BYTES, MAX_MEMBERS, Part, PartKind,
+    RECORD_BYTES, TRAILER_NAME, TrailerPlace, decode_index, decode_part, decode_trailer, encode_index, padding_bytes,
 };
 use crate::tape::member::{AppendPoint, Member};
-use wire::extent::Extent;
 
 /// What is known about the end of the tape.
 #[derive(Clone, Debug)]
@@ -173,22 +173,58 @@ impl Drive {
             .ok_or_else(|| self.format_error(entry.trailer.block, "the trailer is damaged"))
     }
 
+    /// Lists a container's members by their headers, from its beginning, skipping their data.
+    fn walk_headers(&mut self, entry: &IndexEntry) -> Result<Vec<(Member, Extent)>, DriveError> {
+        let volume = self.session()?.volume.clone();
+        let record = RECORD_BYTES as u64;
+        let end = (entry.next_block - 1 - entry.start_block).saturating_mul(record);
+        let (mut at, mut members) = (0u64, Vec::new());
+        while at < end && members.len() < MAX_MEMBERS {
+            let (block, from) = (entry.start_block + at / record, (at % record) as usize);
+            self.hold(block)?;
+            let part = decode_part(&self.record[from..RECORD_BYTES])
+                .map_err(|_| self.format_error(block, "a member's headers should be here"))?;
+            let (headers, length) = match part {
+                Part::End => break,
+                Part::Own(name, _) if name == TRAILER_NAME => break,
+                Part::Own(_, length) => (BLOCK_BYTES, length),
+                Part::Member(member, headers) => {
+                    let skip_bytes = u32::try_from(from + headers).expect("within a record");
+                    let place = Place::Tape { container: entry.container, block, skip_bytes };
+                    let length_bytes = member.length_bytes;
+                    members.push((*member, Extent { volume: volume.clone(), place, length_bytes }));
+                    (headers, length_bytes)
+                }
+            };
+            at = at.saturating_add(headers as u64).saturating_add(length).saturating_add(padding_bytes(length) as u64);
+        }
+        if members.len() as u64 == entry.members {
+            return Ok(members);
+        }
+        Err(self.format_error(entry.start_block, "the container has other members than its footer says"))
+    }
+
     /// Lists everything; see [`Drive::scan`].
     pub(super) fn scan_tape(&mut self) -> Result<Scan, DriveError> {
         let tail = self.tail()?.clone();
         let (mut containers, mut unreadable) = (Vec::new(), Vec::new());
         for entry in &tail.entries {
-            match self.read_trailer(entry) {
+            let mut listed = self.read_trailer(entry);
+            if let Err(error) = &listed
+                && belongs_to_container(error)
+            {
+                warn!(%error, container = entry.container, "a trailer cannot be read, its container is");
+                // What was wrong first is what is told.
+                listed = self.walk_headers(entry).or(listed);
+            }
+            match listed {
                 Ok(members) => containers.push(ScannedContainer {
                     container: entry.container,
                     start_block: entry.start_block,
                     next_block: entry.next_block,
                     members,
                 }),
-                Err(error) if matches!(error.remedy(), Remedy::AbandonObject | Remedy::RepositionAndRetry) => {
-                    warn!(%error, container = entry.container, "a trailer cannot be read");
-                    unreadable.push((entry.container, error));
-                }
+                Err(error) if belongs_to_container(&error) => unreadable.push((entry.container, error)),
                 Err(error) => return Err(error),
             }
         }
@@ -239,4 +275,9 @@ impl Drive {
         self.confirm(&volume, start)?;
         Ok(start)
     }
+}
+
+/// Whether an error is about one container, and others may be read.
+fn belongs_to_container(error: &DriveError) -> bool {
+    matches!(error.remedy(), Remedy::AbandonObject | Remedy::RepositionAndRetry)
 }

@@ -190,6 +190,38 @@ pub fn decode_member(bytes: &[u8]) -> Result<(Member, usize), MemberError> {
     Ok((member, at + BLOCK_BYTES))
 }
 
+/// What begins at a block of an archive.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Part {
+    /// A member; its headers take that many bytes.
+    Member(Box<Member>, usize),
+    /// A member of our own, `.penstock/…`, of that many bytes behind one block of header.
+    Own(String, u64),
+    /// The end of the archive.
+    End,
+}
+
+/// Decodes what begins at the front of `bytes`.
+///
+/// # Errors
+///
+/// [`MemberError`] if it is nothing of ours.
+pub fn decode_part(bytes: &[u8]) -> Result<Part, MemberError> {
+    let block = bytes.get(..BLOCK_BYTES).ok_or(PaxError::Short)?;
+    if block.iter().all(|&byte| byte == 0) {
+        return Ok(Part::End);
+    }
+    let header = Decoded::of(block)?;
+    if header.kind == EXTENDED {
+        let (member, taken) = decode_member(bytes)?;
+        return Ok(Part::Member(Box::new(member), taken));
+    }
+    if header.kind != FILE || !header.name.starts_with(".penstock/") {
+        return Err(PaxError::NoHeader.into());
+    }
+    Ok(Part::Own(header.name, header.size))
+}
+
 /// Finds the member whose data begins at `skip_bytes` of a record: its headers end there.
 ///
 /// # Errors

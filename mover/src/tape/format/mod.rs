@@ -28,7 +28,7 @@ pub use container::{
     decode_trailer, encode_index, encode_trailer, pad_list,
 };
 pub use label::{VolumeInfo, decode_vol1, encode_vol1, readme};
-pub use member::{MemberError, decode_member, encode_member, find_member};
+pub use member::{MemberError, Part, decode_member, decode_part, encode_member, find_member};
 pub use pax::{BLOCK_BYTES, PaxError, own_header, padding_bytes};
 
 /// Bytes of every record of a container: `tar -b 512`.

@@ -50,7 +50,8 @@ pub(super) const EXTENDED: u8 = b'x';
 /// Zero bytes that follow `length` bytes of data, up to the next block.
 #[must_use]
 pub const fn padding_bytes(length: u64) -> usize {
-    (length.next_multiple_of(BLOCK_BYTES as u64) - length) as usize
+    let over = (length % BLOCK_BYTES as u64) as usize;
+    (BLOCK_BYTES - over) % BLOCK_BYTES
 }
 
 /// The header of one of our own members: a plain file without extended header.

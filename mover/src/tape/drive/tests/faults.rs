@@ -278,6 +278,30 @@ fn an_unreadable_index_is_replaced_by_the_containers_themselves() {
 }
 
 #[test]
+fn an_unreadable_trailer_is_replaced_by_the_headers_of_the_members() {
+    let mut bench = Bench::new();
+    let some = random_files(&mut random(22), 1, 40);
+    // The trailer's list begins before the last record, so that it fails while the footer is read.
+    let many: Vec<_> = (100..2000).map(|n| File::new(n, &format!("{}{n}", "p/".repeat(40)), vec![1; 10])).collect();
+    let one = bench.append(1, &some).unwrap();
+    let two = bench.append(2, &many).unwrap();
+    bench.vtl.fail_read(0, two.next_block - 3, READ_ERROR, 3);
+    let scan = bench.drive.scan().unwrap();
+    assert!(scan.unreadable.is_empty(), "{:?}", scan.unreadable);
+    let found: Vec<_> = scan.containers.iter().flat_map(|container| &container.members).collect();
+    let written: Vec<_> = one.members.iter().chain(&two.members).collect();
+    assert!(found.iter().zip(&written).all(|((_, extent), written)| *extent == written.extent));
+    assert_eq!(found.len(), written.len());
+    let trailer_and_headers = [two.next_block - 3, two.start_block];
+    for block in trailer_and_headers {
+        bench.vtl.fail_read(0, block, READ_ERROR, 1000);
+    }
+    let scan = bench.drive.scan().unwrap();
+    assert_eq!(scan.unreadable.iter().map(|(container, _)| *container).collect::<Vec<_>>(), [2]);
+    assert_eq!(scan.containers[0].members.len(), some.len());
+}
+
+#[test]
 fn a_busy_drive_is_waited_for_and_a_silent_one_is_not_trusted() {
     let mut bench = Bench::new();
     let some = files(19, 1);

@@ -4,6 +4,7 @@
 mod faults;
 mod seeded;
 mod sessions;
+mod speed;
 mod tar;
 
 use std::sync::LazyLock;

