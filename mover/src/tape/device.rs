@@ -84,11 +84,13 @@ pub(super) struct Device {
     kind: DeviceKind,
     /// The drive asked to be cleaned since this was last looked at.
     pub(super) wants_cleaning: bool,
+    /// A unit attention said that our reservation was taken away.
+    pub(super) lost_fence: bool,
 }
 
 impl Device {
     pub(super) fn new(transport: Box<dyn ScsiTransport>, kind: DeviceKind) -> Self {
-        Self { transport, kind, wants_cleaning: false }
+        Self { transport, kind, wants_cleaning: false, lost_fence: false }
     }
 
     /// Sends one command once. A completion that only says where the command stopped, or that the drive wants to be
@@ -163,7 +165,10 @@ impl Device {
                 }
             };
             match completion.sense {
-                Some(sense) if sense.key == SenseKey::UnitAttention => last = Some((sense.asc, sense.ascq)),
+                Some(sense) if sense.key == SenseKey::UnitAttention => {
+                    self.lost_fence |= remedy::classify_sense(self.kind, &sense).remedy == Remedy::FenceLost;
+                    last = Some((sense.asc, sense.ascq));
+                }
                 _ => break,
             }
         }

@@ -43,7 +43,7 @@ use nix::fcntl::{Flock, FlockArg};
 
 use self::drive::DriveUnit;
 use self::library::Library;
-use crate::scsi::{Cdb, Completion, DataPhase, ScsiError, ScsiTransport, Sense};
+use crate::scsi::{Cdb, CdbError, Completion, DataPhase, ScsiError, ScsiTransport, Sense, SenseKey};
 
 pub use drive::Activity;
 pub use faults::Failure;
@@ -277,6 +277,26 @@ pub struct Nexus {
     unit: Unit,
     id: NexusId,
     owed: Duration,
+}
+
+impl Nexus {
+    /// Performs a command that came as bytes, as an iSCSI target gets it.
+    ///
+    /// # Errors
+    ///
+    /// As [`ScsiTransport::execute`]; bytes that are no command of ours are a completion, not an error.
+    pub fn execute_bytes(&mut self, cdb: &[u8], data: DataPhase<'_>) -> Result<Completion, ScsiError> {
+        let length = data.length();
+        let refused = |asc| Completion {
+            residual_bytes: length,
+            ..Completion::check(Sense::new(SenseKey::IllegalRequest, asc, 0x00))
+        };
+        match Cdb::decode(cdb) {
+            Ok(cdb) => self.execute(&cdb, data),
+            Err(CdbError::UnknownOperation(_)) => Ok(refused(0x20)),
+            Err(CdbError::InvalidField { .. } | CdbError::Short) => Ok(refused(0x24)),
+        }
+    }
 }
 
 impl ScsiTransport for Nexus {

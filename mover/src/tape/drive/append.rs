@@ -4,7 +4,7 @@
 //! [`Writer::close`] returns.
 
 use tracing::{debug, info};
-use wire::checksum::Sums;
+use wire::checksum::Algorithm;
 use wire::extent::{Extent, Place};
 use wire::id::VolumeLabel;
 
@@ -13,15 +13,14 @@ use super::tail::Tail;
 use super::{Drive, Session};
 use crate::tape::error::DriveError;
 use crate::tape::format::{
-    BLOCK_BYTES, CONTAINER_NAME, ContainerInfo, END_BYTES, Footer, IndexEntry, MAX_MEMBERS, MemberError, PAD_NAME,
-    PartKind, RECORD_BYTES, TRAILER_NAME, TrailerPlace, encode_member, encode_trailer, own_header, pad_list,
-    padding_bytes,
+    BLOCK_BYTES, CONTAINER_NAME, ContainerInfo, END_BYTES, FULL_LIST_BYTES, Footer, IndexEntry, MAX_MEMBERS,
+    MemberError, PAD_NAME, PartKind, RECORD_BYTES, TRAILER_NAME, TrailerPlace, encode_member, encode_trailer,
+    line_bytes, own_header, pad_list, padding_bytes,
 };
 use crate::tape::member::{AppendReport, ContainerHeader, Member, MemberSource, SourceError, Stopped, Written};
 
-/// Room that a trailer and an index need, and some for each member's line.
+/// Room that an index needs, and the ends of records; the trailer's is counted.
 const RESERVE_BYTES: u64 = 4 * RECORD_BYTES as u64;
-const RESERVE_BYTES_PER_MEMBER: u64 = 512;
 
 impl Drive {
     /// Writes and commits one container; see [`Drive::append`].
@@ -192,16 +191,17 @@ impl<'a> Writer<'a> {
         source: &mut dyn MemberSource,
     ) -> Result<(Vec<(Member, Extent)>, Stopped), DriveError> {
         let volume = self.volume()?;
-        let mut members = Vec::new();
+        let (mut members, mut list_bytes) = (Vec::new(), 0);
         loop {
             if self.warned {
                 return Ok((members, Stopped::EarlyWarning));
             }
-            if members.len() == MAX_MEMBERS {
+            if members.len() == MAX_MEMBERS || list_bytes >= FULL_LIST_BYTES {
                 return Ok((members, Stopped::ContainerFull));
             }
             let Some(member) = source.next_member()? else { return Ok((members, Stopped::SourceEnded)) };
-            let reserve = RESERVE_BYTES + RESERVE_BYTES_PER_MEMBER * members.len() as u64;
+            list_bytes += line_bytes(&member);
+            let reserve = RESERVE_BYTES + list_bytes as u64;
             let needed = self.written_bytes().saturating_add(member.length_bytes).saturating_add(reserve);
             if room.is_some_and(|room| needed > room) {
                 return Ok((members, Stopped::NoRoom));
@@ -226,7 +226,8 @@ impl<'a> Writer<'a> {
         self.make_headers_fit(headers.len())?;
         self.put(&headers)?;
         let place = self.place();
-        let mut sums = Running::default();
+        // The sum that every member has and that costs least; with it right, the others are.
+        let mut crc32c = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
         let mut left = member.length_bytes;
         while left > 0 {
             self.flush_if_full()?;
@@ -236,12 +237,12 @@ impl<'a> Writer<'a> {
             if got == 0 || got > part.len() {
                 return Err(SourceError("the source ended before the member did".into()).into());
             }
-            sums.update(&part[..got]);
+            crc32c.update(&part[..got]);
             self.fill += got;
             left -= got as u64;
         }
-        if let Some(algorithm) = sums.finish().difference(&member.sums) {
-            return Err(DriveError::Checksum { bitfile, algorithm });
+        if crc32c.finalize() != u64::from(member.sums.crc32c) {
+            return Err(DriveError::Checksum { bitfile, algorithm: Algorithm::Crc32c });
         }
         self.put_zeros(padding_bytes(member.length_bytes))?;
         debug!(%bitfile, bytes = member.length_bytes, block = place.0, "member written");
@@ -277,32 +278,5 @@ impl<'a> Writer<'a> {
         let volume = self.volume()?;
         self.drive.confirm(&volume, next_block)?;
         Ok((place, next_block))
-    }
-}
-
-/// Sums of data as it passes. MD5 and SHA-256 are not computed again: CRC-32C tells a changed byte as well.
-struct Running {
-    adler32: simd_adler32::Adler32,
-    crc32c: crc_fast::Digest,
-}
-
-impl Default for Running {
-    fn default() -> Self {
-        Self {
-            adler32: simd_adler32::Adler32::new(),
-            crc32c: crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi),
-        }
-    }
-}
-
-impl Running {
-    fn update(&mut self, bytes: &[u8]) {
-        self.adler32.write(bytes);
-        self.crc32c.update(bytes);
-    }
-
-    fn finish(&self) -> Sums {
-        let crc32c = u32::try_from(self.crc32c.finalize()).expect("a 32-bit sum");
-        Sums { adler32: self.adler32.finish(), crc32c, md5: None, sha256: None }
     }
 }

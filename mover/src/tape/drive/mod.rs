@@ -47,6 +47,8 @@ pub struct Drive {
     session: Option<Session>,
     /// One record and its protection.
     record: Vec<u8>,
+    /// TapeAlert flags that were up when something failed or a volume was given back.
+    alerts: TapeAlerts,
     /// Which block the record holds, if it was read.
     held: Option<u64>,
     activity: DriveActivity,
@@ -172,6 +174,7 @@ impl Drive {
             device: Device::new(transport, DeviceKind::Drive),
             session: None,
             record: vec![0; RECORD_BYTES + PROTECTION_BYTES],
+            alerts: TapeAlerts::default(),
             held: None,
             activity: DriveActivity::default(),
         }
@@ -198,6 +201,12 @@ impl Drive {
     /// Whether the drive asked to be cleaned since this was last called.
     pub fn take_cleaning_request(&mut self) -> bool {
         std::mem::take(&mut self.device.wants_cleaning)
+    }
+
+    /// TapeAlert flags that came up since this was last called: looked at when a volume is attached, when something
+    /// fails, and when a volume is given back. Reading clears them in the drive, so this is the only reader.
+    pub fn take_alerts(&mut self) -> TapeAlerts {
+        std::mem::take(&mut self.alerts)
     }
 
     /// What the drive is. Needs no volume.
@@ -342,7 +351,16 @@ impl Drive {
                 // Out of the way: it says that protection is on, which the drive may have forgotten.
                 let stale = self.session.take().expect("looked at above");
                 warn!(volume = %stale.volume, "drive is set up again");
-                match self.establish(&stale.volume, stale.epoch) {
+                self.device.lost_fence = false;
+                let established = self.establish(&stale.volume, stale.epoch).and_then(|fresh| {
+                    // Whoever took the drive from us may have given it back: what we know is old all the same.
+                    if !self.device.lost_fence {
+                        return Ok(fresh);
+                    }
+                    let _ = self.release(stale.epoch);
+                    Err(DriveError::Fenced { ours: stale.epoch, holder: None })
+                });
+                match established {
                     Ok(fresh) => {
                         self.session = Some(Session { unindexed: stale.unindexed, ..fresh });
                         Ok(())
@@ -357,6 +375,11 @@ impl Drive {
         }
     }
 
+    fn keep_alerts(&mut self, alerts: TapeAlerts) {
+        self.alerts.0 |= alerts.0;
+        self.device.wants_cleaning |= alerts.wants_cleaning();
+    }
+
     /// What a failure means for what we know about the drive.
     fn note(&mut self, error: &DriveError) {
         let Some(session) = &mut self.session else { return };
@@ -368,6 +391,12 @@ impl Drive {
             Remedy::FenceLost => session.state = State::Fenced,
             Remedy::Reattach | Remedy::QuarantineDrive if session.state == State::Ready => {
                 session.state = State::Stale;
+            }
+            Remedy::CloseVolume | Remedy::QuarantineVolume if error.loses_position() => {
+                // The drive's own view of why; a hint for whoever looks at it.
+                if let Ok(alerts) = self.device.alerts() {
+                    self.keep_alerts(alerts);
+                }
             }
             _ => {}
         }
@@ -383,10 +412,9 @@ impl Drive {
         let (write_protected, block_protection) = (session.write_protected, session.protection);
         let (capacity, alerts) = (self.capacity()?, self.device.alerts()?);
         self.session = Some(session);
+        self.device.lost_fence = false;
         self.activity.mounts += 1;
-        if alerts.wants_cleaning() {
-            self.device.wants_cleaning = true;
-        }
+        self.keep_alerts(alerts);
         info!(worm, write_protected, block_protection, alerts = alerts.0, "volume attached");
         Ok(Attached { info, worm, write_protected, block_protection, capacity, alerts })
     }

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 use wire::id::{Epoch, VolumeLabel};
 
 use super::records::Block;
@@ -331,6 +331,16 @@ impl Drive {
     pub(super) fn give_back(&mut self, session: Option<Session>, unload: Unload) -> Result<(), DriveError> {
         self.held = None;
         self.device.take_attentions()?;
+        if session.is_some() && self.device.lost_fence {
+            info!("the drive is another mover's by now, nothing is done to it");
+            return Ok(());
+        }
+        if let Ok(alerts) = self.device.alerts() {
+            if alerts.0 != 0 {
+                warn!(flags = ?alerts.flags().collect::<Vec<_>>(), "tape alerts are up");
+            }
+            self.keep_alerts(alerts);
+        }
         let done = match unload {
             Unload::Yes => self.unload(),
             Unload::No => self.rewind(),

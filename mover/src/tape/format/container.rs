@@ -16,7 +16,10 @@ use crate::tape::member::{Member, SegmentOf};
 pub const MAX_MEMBERS: usize = 65_536;
 
 /// The longest trailer or index we read.
-pub const MAX_LIST_BYTES: u64 = 256 << 20;
+pub const MAX_LIST_BYTES: u64 = 64 << 20;
+
+/// No more members are taken when their lines have this length: half of what is read.
+pub const FULL_LIST_BYTES: usize = 32 << 20;
 
 const FOOTER_MAGIC: &str = "PENSTOCK-FOOTER ";
 
@@ -222,6 +225,14 @@ pub fn encode_index(entries: &[IndexEntry]) -> Vec<u8> {
 #[must_use]
 pub fn decode_index(bytes: &[u8]) -> Option<Vec<IndexEntry>> {
     parse_lines(bytes)
+}
+
+/// The most bytes a member's line in a trailer can have.
+#[must_use]
+pub fn line_bytes(member: &Member) -> usize {
+    // JSON writes a control character as six bytes; everything else of a line is below 700.
+    let text = |text: &str| text.bytes().map(|byte| if byte < 0x20 { 6 } else { 2 }).sum::<usize>();
+    700 + text(&member.path) + text(&member.owner) + text(&member.group)
 }
 
 fn lines<T: Serialize>(values: impl IntoIterator<Item = T>) -> Vec<u8> {

@@ -24,8 +24,8 @@ mod member;
 mod pax;
 
 pub use container::{
-    ContainerInfo, Footer, IndexEntry, MAX_LIST_BYTES, MAX_MEMBERS, PartKind, TrailerPlace, decode_index,
-    decode_trailer, encode_index, encode_trailer, pad_list,
+    ContainerInfo, FULL_LIST_BYTES, Footer, IndexEntry, MAX_LIST_BYTES, MAX_MEMBERS, PartKind, TrailerPlace,
+    decode_index, decode_trailer, encode_index, encode_trailer, line_bytes, pad_list,
 };
 pub use label::{VolumeInfo, decode_vol1, encode_vol1, readme};
 pub use member::{MemberError, Part, decode_member, decode_part, encode_member, find_member};

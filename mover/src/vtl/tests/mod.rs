@@ -8,7 +8,7 @@ mod transfer;
 use tempfile::TempDir;
 
 use super::*;
-use crate::scsi::{ReserveOut, ReserveType, SenseKey, U24};
+use crate::scsi::{ReserveOut, ReserveType, U24};
 
 pub(super) const SLOT: u16 = 0x400;
 pub(super) const DRIVE: u16 = 0x100;

@@ -25,6 +25,16 @@ fn a_new_nexus_is_told_of_power_on_once_and_may_always_inquire() {
 }
 
 #[test]
+fn bytes_that_are_no_command_are_refused_as_a_device_does() {
+    let mut bench = Bench::new();
+    let mut run = |bytes: &[u8]| bench.drive.execute_bytes(bytes, DataPhase::None).unwrap();
+    assert_eq!(run(&[0; 6]), Completion::GOOD);
+    assert_eq!(code(&run(&[0x02; 6])), (5, 0x20, 0));
+    assert_eq!(code(&run(&[0x11, 0x0f, 0, 0, 1, 0])), (5, 0x24, 0));
+    assert_eq!(code(&run(&[0x92])), (5, 0x24, 0));
+}
+
+#[test]
 fn a_block_is_read_as_it_was_written_and_a_wrong_length_is_told() {
     let mut bench = Bench::new();
     let block: Vec<u8> = (0..2000u32).map(|n| n as u8).collect();

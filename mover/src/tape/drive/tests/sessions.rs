@@ -164,14 +164,41 @@ fn a_newer_epoch_takes_the_drive_and_the_older_one_stops() {
     assert!(matches!(bench.append(2, &files), Err(DriveError::Fenced { .. })));
     assert!(bench.drive.detach(Unload::Yes).is_ok(), "it forgets, and touches nothing");
     newer.append(&header(2), &mut Files::new(&files)).unwrap();
+    // One that never noticed does not unload the tape under the other's hands.
+    let mut newest = drive_of(&bench.vtl);
+    newest.attach(&label(), Epoch(3)).unwrap();
+    newer.detach(Unload::Yes).unwrap();
+    newest.append(&header(3), &mut Files::new(&files)).unwrap();
     let mut older = drive_of(&bench.vtl);
     let refused = older.attach(&label(), Epoch(1)).unwrap_err();
-    assert!(matches!(refused, DriveError::Fenced { holder: Some(2), .. }), "{refused}");
+    assert!(matches!(refused, DriveError::Fenced { holder: Some(3), .. }), "{refused}");
     let mut same = drive_of(&bench.vtl);
-    assert!(matches!(same.attach(&label(), Epoch(2)), Err(DriveError::Fenced { .. })));
-    newer.append(&header(3), &mut Files::new(&files)).unwrap();
-    newer.detach(Unload::No).unwrap();
+    assert!(matches!(same.attach(&label(), Epoch(3)), Err(DriveError::Fenced { .. })));
+    newest.append(&header(4), &mut Files::new(&files)).unwrap();
+    newest.detach(Unload::No).unwrap();
     older.attach(&label(), Epoch(1)).unwrap();
+}
+
+#[test]
+fn a_drive_that_was_taken_and_given_back_is_not_ours_any_more() {
+    let mut bench = Bench::new();
+    let files = random_files(&mut random(8), 1, 3);
+    bench.append(1, &files).unwrap();
+    let mut newer = drive_of(&bench.vtl);
+    newer.attach(&label(), Epoch(2)).unwrap();
+    newer.detach(Unload::No).unwrap();
+    // The older one is made to set the drive up again before it notices.
+    bench.drive.session.as_mut().unwrap().state = State::Stale;
+    let error = bench.append(2, &files).unwrap_err();
+    assert!(matches!(error, DriveError::Fenced { .. }), "{error}");
+    newer.attach(&label(), Epoch(3)).unwrap();
+}
+
+#[test]
+fn a_drive_can_live_on_a_thread_of_its_own() {
+    fn is_send<T: Send>() {}
+    is_send::<Drive>();
+    is_send::<Changer>();
 }
 
 #[test]
