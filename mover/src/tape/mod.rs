@@ -5,7 +5,7 @@
 //! - [`Changer`]: what is where, and moving it.
 //! - [`Drive`]: one drive and the volume in it: attach, label, append a container, read members, scan, detach.
 //! - [`Member`], [`MemberSource`]: what is appended; [`Wanted`]: what is read.
-//! - [`format`]: what the bytes on the tape mean; pure.
+//! - [`mod@format`]: what the bytes on the tape mean; pure.
 //!
 //! All calls block and run on the drive's own thread.
 //!
