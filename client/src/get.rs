@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// How often what has come is made durable, so that a killed client can go on.
-const SAVE_EVERY: Duration = Duration::from_secs(10);
+const SAVE_EVERY: Duration = Duration::from_secs(5);
 
 /// How long after the last reply the last bytes may take from the sockets to the file, while they still move.
 const DRAIN_LIMIT: Duration = Duration::from_secs(60);

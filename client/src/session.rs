@@ -44,6 +44,21 @@ pub struct Options {
     pub trace: Option<Trace>,
 }
 
+impl Options {
+    /// For this server, without identity, with the usual limits. Set the fields that differ.
+    pub fn new(target: Target) -> Self {
+        Self {
+            target,
+            identity: None,
+            password: None,
+            private_data: false,
+            class_of_service: None,
+            limits: Limits::default(),
+            trace: None,
+        }
+    }
+}
+
 impl std::fmt::Debug for Options {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut shown = f.debug_struct("Options");

@@ -52,7 +52,9 @@ pub(super) fn run(runtime: &tokio::runtime::Runtime, app: App) -> u8 {
         match editor.readline(&prompt) {
             Ok(line) => {
                 for command in words::lines(&line) {
-                    match runtime.block_on(lock().execute(&command)) {
+                    // Not in the match: the lock would be held in its arms.
+                    let flow = runtime.block_on(lock().execute(&command));
+                    match flow {
                         Flow::Go => {}
                         Flow::Failed | Flow::Interrupted => break,
                         Flow::Quit => {

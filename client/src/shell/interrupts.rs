@@ -1,8 +1,14 @@
 //! Ctrl-C: once stops the command, twice ends the program.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
 
 use tokio_util::sync::CancellationToken;
+
+/// Two signals within this are one Ctrl-C.
+const SAME: Duration = Duration::from_millis(250);
 
 /// Ctrl-C: once stops the command, twice ends the program.
 #[derive(Debug, Clone, Default)]
@@ -27,7 +33,14 @@ impl Interrupts {
 
     /// Waits for Ctrl-C, forever.
     pub(super) async fn watch(self) {
+        let mut last: Option<Instant> = None;
         while tokio::signal::ctrl_c().await.is_ok() {
+            // Wrappers such as timeout send it to us and to our group.
+            let twice = last.is_some_and(|last| last.elapsed() < SAME);
+            last = Some(Instant::now());
+            if twice {
+                continue;
+            }
             let running = self.slot().clone().filter(|token| !token.is_cancelled());
             match running {
                 Some(token) => {
