@@ -33,6 +33,9 @@ const SAVE_EVERY: Duration = Duration::from_secs(5);
 /// How long after the last reply the last bytes may take from the sockets to the file, while they still move.
 const DRAIN_LIMIT: Duration = Duration::from_secs(60);
 
+/// How long connections may go on when the transfer has failed: what they hold is kept.
+const GRACE: Duration = Duration::from_secs(5);
+
 /// Most data connections of one transfer that are accepted.
 const MAX_CONNECTIONS: usize = 1024;
 
@@ -189,7 +192,11 @@ impl Client<Ready> {
                 Some(result) = ends.recv() => {
                     running -= 1;
                     if let Err(error) = result {
-                        stops.stop();
+                        // The others may still bring what is already on its way; the server will say why.
+                        if !matches!(error, ClientError::Data { .. }) {
+                            stops.stop();
+                        }
+                        watch.limit(GRACE);
                         failure.get_or_insert(error);
                     }
                 }
@@ -216,8 +223,16 @@ impl Client<Ready> {
                 }
             }
         }
-        stops.stop();
         drop(listener);
+        let grace = Instant::now() + GRACE;
+        // What the sockets hold of a cut transfer need not be sent again.
+        while running > 0 && !matches!(failure, Some(ClientError::Cancelled)) {
+            match tokio::time::timeout_at(grace, ends.recv()).await {
+                Ok(Some(_)) => running -= 1,
+                _ => break,
+            }
+        }
+        stops.stop();
         while running > 0 && ends.recv().await.is_some() {
             running -= 1;
         }

@@ -25,25 +25,26 @@ fn path(text: &str) -> FtpPath {
 
 /// Bytes that repeat nowhere near.
 fn content(length: usize) -> Vec<u8> {
-    (0..length as u64).map(|index| (index.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
+    let mut bytes = vec![0; length.next_multiple_of(8)];
+    for (index, word) in bytes.chunks_exact_mut(8).enumerate() {
+        word.copy_from_slice(&(index as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
+    }
+    bytes.truncate(length);
+    bytes
 }
 
 async fn open(server: &Server) -> Client<Ready> {
-    let limits = Limits {
-        connect: Duration::from_secs(5),
-        reply: Duration::from_secs(2),
-        begin: Duration::from_secs(20),
-        stall: Duration::from_secs(2),
-    };
-    let options = Options {
-        target: server.address.to_string().parse().unwrap(),
-        identity: None,
-        password: None,
-        private_data: false,
-        class_of_service: None,
-        limits,
-        trace: None,
-    };
+    open_with(server, Limits { connect: Duration::from_secs(30), ..Limits::default() }).await
+}
+
+/// A client that soon loses patience.
+fn impatient() -> Limits {
+    let second = Duration::from_secs(1);
+    Limits { stall: second, reply: second, ..Limits::default() }
+}
+
+async fn open_with(server: &Server, limits: Limits) -> Client<Ready> {
+    let options = Options { limits, ..Options::new(server.address.to_string().parse().unwrap()) };
     Client::open(Arc::new(options)).await.unwrap()
 }
 
@@ -136,7 +137,9 @@ async fn a_server_that_stops_sending_is_not_waited_for_forever() {
     let server = Server::start().with_file("/f", &content(300_000));
     server.faults(|faults| faults.silent = true);
     let folder = tempfile::tempdir().unwrap();
-    let error = get(&server, &how(), &folder.path().join("f")).await.unwrap_err();
+    let fetch = Fetch { remote: path("/f"), local: folder.path().join("f") };
+    let mut session = open_with(&server, impatient()).await;
+    let error = session.get(&fetch, &how(), &Meter::new(), &CancellationToken::new()).await.unwrap_err();
     assert!(matches!(error, ClientError::Timeout { .. }), "{error:?}");
 }
 
@@ -242,7 +245,7 @@ async fn a_cancelled_download_leaves_a_state_and_a_session_that_can_be_used() {
     let folder = tempfile::tempdir().unwrap();
     let fetch = Fetch { remote: path("/f"), local: folder.path().join("f") };
     let cancel = CancellationToken::new();
-    let mut session = open(&server).await;
+    let mut session = open_with(&server, impatient()).await;
     let stop = cancel.clone();
     tokio::spawn(async move {
         tokio::time::sleep(Duration::from_millis(100)).await;
