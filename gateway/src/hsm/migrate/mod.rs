@@ -1,0 +1,300 @@
+//! Migration: disk to tape, in as many copies as the class of service wants, each on a cartridge of its own.
+//!
+//! - [`gather`]: what was claimed, looked up and packed in containers.
+//! - [`write`]: one container on one cartridge, and its record in the catalogue.
+//!
+//! This file is the manager: it decides when a class of service is worth a mount, and runs one migration per class at a
+//! time. Runs where the lease of the tape service is held.
+//!
+//! Invariant: a file counts as on tape only after the mover has reported its container as committed and the catalogue
+//! has recorded it, under the claim and the lease in force.
+
+mod gather;
+mod write;
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use catalog::{AfterFailure, Claim, Fence, Medium, Ticket, VolumeState, WorkFailure, WorkItem, WorkKind};
+use daemon::Shutdown;
+use tokio::sync::mpsc;
+use tracing::{info, warn};
+use wire::{
+    admin::queue::Kind,
+    id::{CosName, VolumeLabel},
+};
+
+use self::{
+    gather::{File, Job, gather},
+    write::{Wrote, write},
+};
+use super::{
+    claims::{self, CLAIM_LEASE},
+    context::{Context, Picture},
+    lead::awake,
+    policy::{
+        migrate::{Due, choose_volumes, due},
+        purge::{Fill, Marks, pressure},
+    },
+};
+use crate::mounts::{MountService, Purpose, Released, Wish};
+
+/// So many cartridges may fail under one batch before it is put off.
+const MAX_CARTRIDGES: u32 = 4;
+
+/// Runs until `shutdown`.
+pub(super) async fn run(context: Context, fence: Fence, mounts: MountService, shutdown: Shutdown) {
+    let (ended_to, mut ended) = mpsc::channel::<String>(64);
+    let mut active: BTreeSet<String> = BTreeSet::new();
+    while awake(&context.wakes.migrate, context.config.look_every.duration(), &shutdown).await {
+        while let Ok(class) = ended.try_recv() {
+            active.remove(&class);
+        }
+        let demands = match context.catalog.demand(WorkKind::Migrate).await {
+            Ok(demands) => demands,
+            Err(error) => {
+                warn!(%error, "migration queue not looked at");
+                continue;
+            }
+        };
+        if demands.is_empty() {
+            continue;
+        }
+        let pressed = match context.picture().await {
+            Ok(picture) => under_pressure(&context, &picture),
+            Err(_) => false,
+        };
+        for demand in demands {
+            if active.contains(&demand.pool) {
+                continue;
+            }
+            let Due::Now(because) = due(&demand, &context.config.trigger(), pressed, context.catalog.now()) else {
+                continue;
+            };
+            info!(cos = demand.pool, items = demand.items, bytes = demand.bytes, because = because.word(), "migration");
+            active.insert(demand.pool.clone());
+            let migration = Migration {
+                context: context.clone(),
+                fence: fence.clone(),
+                mounts: mounts.clone(),
+                shutdown: shutdown.clone(),
+                class: demand.pool.clone(),
+            };
+            let (ended, context) = (ended_to.clone(), context.clone());
+            shutdown.spawn_until_cut(async move {
+                migration.run().await;
+                let _ = ended.send(demand.pool).await;
+                // What is left, or came meanwhile, may be worth another mount.
+                context.wakes.migrate.notify_one();
+            });
+        }
+    }
+}
+
+/// Whether any disk volume is about to reach its high water mark.
+pub(super) fn under_pressure(context: &Context, picture: &Picture) -> bool {
+    let snapshot = Arc::clone(&context.fleet.watch().borrow());
+    picture.volumes.iter().any(|volume| {
+        let Medium::Disk { used_bytes, .. } = volume.medium else { return false };
+        let Some(class) = picture.policies.storage_classes.iter().find(|class| class.pool == volume.pool) else {
+            return false;
+        };
+        let status = snapshot.volume(&volume.label).map(|(_, status)| status);
+        let fill = Fill {
+            capacity_bytes: status.map_or(volume.capacity_bytes, |status| status.capacity_bytes),
+            used_bytes: status.map_or(used_bytes, |status| status.used_bytes + status.reserved_bytes),
+            leaving_bytes: 0,
+            wanted_bytes: context.wanted_space(&volume.pool),
+        };
+        pressure(fill, Marks { high: class.high_water, low: class.low_water })
+    })
+}
+
+/// One batch of one class of service.
+struct Migration {
+    context: Context,
+    fence: Fence,
+    mounts: MountService,
+    shutdown: Shutdown,
+    class: String,
+}
+
+impl Migration {
+    async fn run(&self) {
+        let claim = Claim {
+            kind: WorkKind::Migrate,
+            pool: self.class.clone(),
+            holder: self.context.holder.clone(),
+            lease: CLAIM_LEASE,
+            max_items: self.context.config.batch_files,
+            max_bytes: self.context.config.batch_bytes.bytes(),
+        };
+        let items = match self.context.catalog.claim(claim).await {
+            Ok(items) if items.is_empty() => return,
+            Ok(items) => items,
+            Err(error) => {
+                warn!(cos = self.class, %error, "migration not claimed");
+                return;
+            }
+        };
+        let _held = claims::hold(&self.context, &self.shutdown, &items);
+        if let Err((error, items)) = self.batch(items).await {
+            warn!(cos = self.class, %error, "migration put off");
+            let reason = error.to_string();
+            claims::fail(
+                &self.context,
+                items.iter().map(|item| claims::failure(&self.context, item, reason.clone())).collect(),
+            )
+            .await;
+        }
+    }
+
+    async fn batch(&self, items: Vec<WorkItem>) -> Result<(), (String, Vec<WorkItem>)> {
+        let (files, settled) = match gather(&self.context, &items).await {
+            Ok(gathered) => gathered,
+            Err(error) => return Err((error.to_string(), items)),
+        };
+        claims::fail(&self.context, settled.failures).await;
+        if !settled.finished.is_empty() {
+            if let Err(error) = self.context.catalog.finish(settled.finished).await {
+                warn!(%error, "work that is done not finished");
+            }
+        }
+        let Some(class) = CosName::new(self.class.clone()).ok() else { return Ok(()) };
+        let picture = self.context.picture().await.map_err(|error| (error.to_string(), open_items(&files)))?;
+        let tapes = picture
+            .policies
+            .class(&class)
+            .and_then(|class| Some((class.copies, picture.policies.hierarchy(&class.hierarchy)?)))
+            .map(|(copies, hierarchy)| hierarchy.tapes.iter().take(copies as usize).cloned().collect::<Vec<_>>())
+            .unwrap_or_default();
+        let mut files = files;
+        for (copy, tape) in (1u32..).zip(tapes) {
+            let Some(storage) = picture.policies.storage_class(&tape) else {
+                return Err((format!("storage class {tape} is not defined"), open_items(&files)));
+            };
+            self.copy(copy, storage, &mut files).await;
+        }
+        // Whoever has all copies was finished by the record of the last; the rest failed on the way, or lacks nothing.
+        Ok(())
+    }
+
+    /// Writes one copy of all files, on as many cartridges as it takes.
+    async fn copy(&self, copy: u32, storage: &catalog::StorageClass, files: &mut [File]) {
+        let mut job = Job::new(copy, storage.name.clone(), files, &self.context.config.limits());
+        let mut spent: Vec<VolumeLabel> = Vec::new();
+        let mut cartridges = 0;
+        while !job.is_done() && !self.shutdown.is_stopping() {
+            if cartridges == MAX_CARTRIDGES {
+                self.put_off(&job, files, "too many cartridges failed one after the other").await;
+                return;
+            }
+            let volumes = match self.context.catalog.volumes().await {
+                Ok(volumes) => volumes,
+                Err(error) => return self.put_off(&job, files, &error.to_string()).await,
+            };
+            let mut avoid = job.avoid(files);
+            avoid.extend(spent.iter().cloned());
+            let candidates = choose_volumes(&volumes, &storage.pool, job.next_bytes(), &avoid);
+            let wish = Wish {
+                purpose: Purpose::Migrate,
+                volumes: candidates,
+                pool: storage.pool.clone(),
+                max_drives: self.context.config.pool_drives as usize,
+                priority: 0,
+                rank: 0,
+                since: job.oldest(files),
+            };
+            let granted = match self.mounts.want(wish).await {
+                Ok(mut pending) => tokio::select! {
+                    granted = pending.granted() => granted,
+                    () = self.shutdown.stopping() => return self.give_back(&job, files).await,
+                },
+                Err(why) => Err(why),
+            };
+            let mount = match granted {
+                Ok(mount) => mount,
+                Err(why) => return self.put_off(&job, files, &why.to_string()).await,
+            };
+            let volume = mount.grant().volume.clone();
+            let how = loop {
+                if job.is_done() || self.shutdown.is_stopping() || !job.fits(files, &volume) {
+                    break Released::Clean;
+                }
+                let wrote = tokio::select! {
+                    wrote = write(&self.context, &self.fence, mount.grant(), &mut job, files) => wrote,
+                    () = mount.revoked() => Wrote::Broken { how: Released::Doubt, spent: false },
+                };
+                match wrote {
+                    Wrote::All => cartridges = 0,
+                    Wrote::Full => {
+                        self.seal(&volume, VolumeState::Full, "its end was reached").await;
+                        spent.push(volume.clone());
+                        break Released::Clean;
+                    }
+                    Wrote::Refused(reason) => {
+                        self.seal(&volume, VolumeState::ReadOnly, &reason).await;
+                        spent.push(volume.clone());
+                        cartridges += 1;
+                        break Released::Doubt;
+                    }
+                    Wrote::Broken { how, spent: bad } => {
+                        cartridges += 1;
+                        if bad {
+                            spent.push(volume.clone());
+                        }
+                        break how;
+                    }
+                    Wrote::Unrecorded(reason) => {
+                        mount.release(Released::Doubt);
+                        return self.put_off(&job, files, &reason).await;
+                    }
+                }
+            };
+            mount.release(how);
+        }
+        if !job.is_done() {
+            self.give_back(&job, files).await;
+        }
+    }
+
+    async fn seal(&self, volume: &VolumeLabel, state: VolumeState, reason: &str) {
+        info!(%volume, state = state.name(), reason, "cartridge is written no more");
+        if let Err(error) = self.context.catalog.set_volume_state(volume, state, reason).await {
+            warn!(%volume, %error, "state of the cartridge not changed");
+        }
+        self.mounts.refresh().await;
+    }
+
+    /// What is not written is tried again later.
+    async fn put_off(&self, job: &Job, files: &mut [File], reason: &str) {
+        warn!(cos = self.class, copy = job.copy(), reason, "migration put off");
+        self.context.live.batch(Kind::Migrate, None, job.open(files).len(), 0, true, format!("put off: {reason}"));
+        let later = |item: &WorkItem| WorkFailure {
+            ticket: item.ticket(),
+            reason: reason.to_owned(),
+            // Never given up: a file that is not on tape is a duty, and what is missing may come back at any time.
+            next: AfterFailure::Retry(claims::pause(item.failures)),
+        };
+        claims::fail(&self.context, job.close(files).iter().map(later).collect()).await;
+    }
+
+    async fn give_back(&self, job: &Job, files: &mut [File]) {
+        let release = |item: &WorkItem| WorkFailure {
+            ticket: item.ticket(),
+            reason: "the gateway is going down".into(),
+            next: AfterFailure::Release,
+        };
+        claims::fail(&self.context, job.close(files).iter().map(release).collect()).await;
+    }
+}
+
+fn open_items(files: &[File]) -> Vec<WorkItem> {
+    files.iter().filter(|file| file.is_open()).map(|file| file.item().clone()).collect()
+}
+
+/// Work that came to an end while it was looked up.
+#[derive(Default)]
+struct Settled {
+    failures: Vec<WorkFailure>,
+    finished: Vec<Ticket>,
+}
