@@ -89,7 +89,8 @@ pub(super) async fn gather(context: &Context, items: &[WorkItem]) -> catalog::Re
     let entries = located.values().filter_map(|located| Some((located.bitfile.id, located.bitfile.entry?)));
     let mut entries: BTreeMap<BitfileId, Option<Entry>> = stream::iter(entries.collect::<Vec<_>>())
         .map(|(bitfile, entry)| async move {
-            catalog::Result::Ok((bitfile, context.catalog.entry(entry).await?))
+            let found = context.catalog.entry(entry).await;
+            found.map(|found| (bitfile, found))
         })
         .buffer_unordered(LOOKUPS)
         .try_collect()
