@@ -1,0 +1,376 @@
+//! Verification: reads copies and compares their sums, throttled, without anybody waiting for it.
+//!
+//! Work comes from scrubs ([`super::scrub`]): one item for a bitfile, whose copies are read one volume after the other,
+//! each time under the volume's name as key, or one item for a whole volume. Disk volumes are read by their mover, tapes
+//! through a mount of the lowest claim. Runs where the lease of the tape service is held.
+//!
+//! Invariant: what was found bad stays in the queue, given up with the reason, until a person has looked.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use catalog::{AfterFailure, Claim, Located, Medium, Segment, Subject, WorkFailure, WorkItem, WorkKind};
+use daemon::Shutdown;
+use tokio::sync::mpsc;
+use tracing::{error, info, warn};
+use wire::{
+    admin::{queue::Kind, site::TransferKind},
+    checksum::Sums,
+    id::{BitfileId, MoverId, VolumeLabel},
+    mover::{FaultKind, Piece, Sink},
+};
+
+use super::{
+    claims::{self, CLAIM_LEASE},
+    context::Context,
+    copy::{Copy, Step},
+    lead::awake,
+    policy::recall::{TapeModel, order_recall},
+    scrub::{Found, Scrubs},
+};
+use crate::{
+    mounts::{Mount, MountService, Purpose, Released, Wish},
+    movers::MoverError,
+};
+
+/// Bitfiles of a volume that are read in one go.
+const PAGE: u32 = 500;
+
+/// Single bitfiles that are read in one go.
+const BATCH_ITEMS: u32 = 500;
+
+/// Runs until `shutdown`.
+pub(super) async fn run(context: Context, scrubs: Scrubs, mounts: MountService, shutdown: Shutdown) {
+    let (ended_to, mut ended) = mpsc::channel::<String>(64);
+    let mut active: BTreeSet<String> = BTreeSet::new();
+    while awake(&context.wakes.verify, context.config.look_every.duration(), &shutdown).await {
+        while let Ok(volume) = ended.try_recv() {
+            active.remove(&volume);
+        }
+        let demands = match context.catalog.demand(WorkKind::Verify).await {
+            Ok(demands) => demands,
+            Err(error) => {
+                warn!(%error, "verification queue not looked at");
+                continue;
+            }
+        };
+        for demand in demands {
+            if active.contains(&demand.pool) {
+                continue;
+            }
+            let Ok(volume) = VolumeLabel::new(demand.pool.clone()) else { continue };
+            active.insert(demand.pool.clone());
+            let verification = Verification {
+                context: context.clone(),
+                scrubs: scrubs.clone(),
+                mounts: mounts.clone(),
+                shutdown: shutdown.clone(),
+                volume,
+            };
+            let (ended, context) = (ended_to.clone(), context.clone());
+            shutdown.spawn_until_cut(async move {
+                verification.run(demand.oldest).await;
+                let _ = ended.send(demand.pool).await;
+                context.wakes.verify.notify_one();
+            });
+        }
+    }
+}
+
+/// Everything to be read of one volume.
+struct Verification {
+    context: Context,
+    scrubs: Scrubs,
+    mounts: MountService,
+    shutdown: Shutdown,
+    volume: VolumeLabel,
+}
+
+/// Where the volume is read.
+enum Reader {
+    Disk(MoverId),
+    Tape(Mount),
+}
+
+impl Reader {
+    fn mover(&self) -> &MoverId {
+        match self {
+            Self::Disk(mover) => mover,
+            Self::Tape(mount) => &mount.grant().mover,
+        }
+    }
+}
+
+impl Verification {
+    async fn run(&self, since: catalog::Timestamp) {
+        let reader = match self.reader(since).await {
+            Ok(reader) => reader,
+            Err(reason) => return self.put_off(&reason).await,
+        };
+        let mut how = Released::Clean;
+        while !self.shutdown.is_stopping() {
+            match self.batch(&reader).await {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => {
+                    warn!(volume = %self.volume, %error, "verification broken off");
+                    how = match error {
+                        MoverError::Refused { fault, .. } => Released::Fault(fault),
+                        _ => Released::Doubt,
+                    };
+                    break;
+                }
+            }
+        }
+        if let Reader::Tape(mount) = reader {
+            mount.release(how);
+        }
+    }
+
+    async fn reader(&self, since: catalog::Timestamp) -> Result<Reader, String> {
+        let volume = self.context.catalog.volume(&self.volume).await.map_err(|error| error.to_string())?;
+        if let Medium::Disk { mover, .. } = volume.medium {
+            let snapshot = Arc::clone(&self.context.fleet.watch().borrow());
+            let up = snapshot.get(&mover).is_some_and(|view| view.takes_work());
+            return if up { Ok(Reader::Disk(mover)) } else { Err(format!("mover {mover} is away or drained")) };
+        }
+        let wish = Wish {
+            purpose: Purpose::Verify,
+            volumes: vec![self.volume.clone()],
+            pool: volume.pool,
+            max_drives: usize::MAX,
+            priority: i32::MIN,
+            rank: 0,
+            since,
+        };
+        let mut pending = self.mounts.want(wish).await.map_err(|why| why.to_string())?;
+        tokio::select! {
+            granted = pending.granted() => granted.map(Reader::Tape).map_err(|why| why.to_string()),
+            () = self.shutdown.stopping() => Err("the gateway is going down".into()),
+        }
+    }
+
+    async fn claim(&self) -> Vec<WorkItem> {
+        let claim = Claim {
+            kind: WorkKind::Verify,
+            pool: self.volume.to_string(),
+            holder: self.context.holder.clone(),
+            lease: CLAIM_LEASE,
+            max_items: BATCH_ITEMS,
+            max_bytes: self.context.config.batch_bytes.bytes(),
+        };
+        match self.context.catalog.claim(claim).await {
+            Ok(items) => items,
+            Err(error) => {
+                warn!(volume = %self.volume, %error, "verification not claimed");
+                Vec::new()
+            }
+        }
+    }
+
+    async fn put_off(&self, reason: &str) {
+        info!(volume = %self.volume, reason, "verification put off");
+        let items = self.claim().await;
+        claims::fail(
+            &self.context,
+            items.iter().map(|item| claims::failure(&self.context, item, reason.to_owned())).collect(),
+        )
+        .await;
+    }
+
+    /// Reads a batch; whether there may be more.
+    async fn batch(&self, reader: &Reader) -> Result<bool, MoverError> {
+        let items = self.claim().await;
+        if items.is_empty() {
+            return Ok(false);
+        }
+        let _held = claims::hold(&self.context, &self.shutdown, &items);
+        let (mut whole, mut single) = (Vec::new(), Vec::new());
+        for item in items {
+            match item.subject {
+                Subject::Bitfile(bitfile) => single.push((item, bitfile)),
+                Subject::Volume(_) | Subject::File { .. } => whole.push(item),
+            }
+        }
+        if let Err((error, left)) = self.bitfiles(reader, single).await {
+            let reason = error.to_string();
+            claims::fail(
+                &self.context,
+                left.iter().map(|item| claims::failure(&self.context, item, reason.clone())).collect(),
+            )
+            .await;
+            return Err(error);
+        }
+        for item in whole {
+            self.whole_volume(reader, &item).await?;
+        }
+        Ok(true)
+    }
+
+    /// Reads the copies that single bitfiles have on this volume, and passes each on to the next volume it is on.
+    async fn bitfiles(
+        &self,
+        reader: &Reader,
+        items: Vec<(WorkItem, BitfileId)>,
+    ) -> Result<(), (MoverError, Vec<WorkItem>)> {
+        let ids: Vec<BitfileId> = items.iter().map(|(_, bitfile)| *bitfile).collect();
+        let located = match self.context.catalog.locate(&ids).await {
+            Ok(located) => located,
+            Err(error) => {
+                warn!(%error, "bitfiles not looked up");
+                return Ok(()); // The claims run out.
+            }
+        };
+        let rate = self.scrubs.rate(&ids);
+        let found = match self.read(reader, &located, rate).await {
+            Ok(found) => found,
+            Err(error) => return Err((error, items.into_iter().map(|(item, _)| item).collect())),
+        };
+        let (mut done, mut failures) = (Vec::new(), Vec::new());
+        for (item, bitfile) in items {
+            let Some(located) = located.iter().find(|located| located.bitfile.id == bitfile) else {
+                self.scrubs.gone(bitfile);
+                done.push(item.ticket());
+                continue;
+            };
+            let bad = found.iter().find(|found| found.bitfile == bitfile && found.problem.is_some());
+            let volumes = volumes_of(located);
+            let next = volumes.iter().position(|volume| *volume == self.volume).and_then(|at| volumes.get(at + 1));
+            let next_volume = next.cloned();
+            self.scrubs.found(&found, bitfile, next_volume.is_none());
+            let fail = |next, reason: String| WorkFailure { ticket: item.ticket(), reason, next };
+            match (bad.and_then(|bad| bad.problem.clone()), next_volume) {
+                (Some(problem), _) => failures.push(fail(AfterFailure::GiveUp, problem)),
+                (None, Some(next)) => {
+                    let next = AfterFailure::RetryFrom { pool: next.to_string() };
+                    failures.push(fail(next, format!("good on {}; other copies follow", self.volume)));
+                }
+                (None, None) => done.push(item.ticket()),
+            }
+        }
+        if let Err(error) = self.context.catalog.finish(done).await {
+            warn!(%error, "verification not finished");
+        }
+        claims::fail(&self.context, failures).await;
+        Ok(())
+    }
+
+    async fn whole_volume(&self, reader: &Reader, item: &WorkItem) -> Result<(), MoverError> {
+        let (mut after, mut bad) = (None, 0u64);
+        loop {
+            let page = self.context.catalog.bitfiles_on(&self.volume, after.as_deref(), PAGE).await;
+            let (located, next) = match page {
+                Ok(page) => page,
+                Err(error) => {
+                    claims::fail(&self.context, vec![claims::failure(&self.context, item, error.to_string())]).await;
+                    return Ok(());
+                }
+            };
+            let rate = self.scrubs.volume_rate(&self.volume);
+            match self.read(reader, &located, rate).await {
+                Ok(found) => {
+                    bad += found.iter().filter(|found| found.problem.is_some()).count() as u64;
+                    self.scrubs.found_on(&self.volume, &found);
+                }
+                Err(error) => {
+                    let failure = claims::failure(&self.context, item, error.to_string());
+                    claims::fail(&self.context, vec![failure]).await;
+                    return Err(error);
+                }
+            }
+            if next.is_none() || self.shutdown.is_stopping() {
+                break;
+            }
+            after = next;
+        }
+        self.scrubs.volume_done(&self.volume);
+        if bad == 0 {
+            if let Err(error) = self.context.catalog.finish(vec![item.ticket()]).await {
+                warn!(%error, "verification not finished");
+            }
+        } else {
+            let reason = format!("{bad} segments on {} are damaged or cannot be read", self.volume);
+            let failure = WorkFailure { ticket: item.ticket(), reason, next: AfterFailure::GiveUp };
+            claims::fail(&self.context, vec![failure]).await;
+        }
+        Ok(())
+    }
+
+    /// Reads what these bitfiles have on this volume, and says of each segment how it is.
+    async fn read(&self, reader: &Reader, located: &[Located], rate: Option<u64>) -> Result<Vec<Found>, MoverError> {
+        let here: Vec<(BitfileId, &Segment)> = located
+            .iter()
+            .flat_map(|located| located.copies.iter().map(move |copy| (located.bitfile.id, copy)))
+            .flat_map(|(bitfile, copy)| copy.segments.iter().map(move |segment| (bitfile, segment)))
+            .filter(|(_, segment)| segment.extent.volume == self.volume)
+            .collect();
+        if here.is_empty() {
+            return Ok(Vec::new());
+        }
+        let order = order_recall(here.iter().map(|(_, segment)| &segment.extent), TapeModel::Linear);
+        let (mut pieces, mut at) = (Vec::with_capacity(here.len()), 0u64);
+        for index in &order {
+            let (bitfile, segment) = here[*index];
+            pieces.push(Piece {
+                offset_bytes: at,
+                extent: segment.extent.clone(),
+                bitfile,
+                sums: Some(Sums {
+                    adler32: segment.adler32,
+                    crc32c: segment.crc32c,
+                    md5: None,
+                    sha256: None,
+                }),
+            });
+            at += segment.range.length();
+        }
+        let offsets: Vec<u64> = pieces.iter().map(|piece| piece.offset_bytes).collect();
+        let mover = reader.mover().clone();
+        let rate_limit = Some(rate.unwrap_or(self.context.config.scrub_rate.bytes()).max(1));
+        let copy =
+            Copy { source: mover.clone(), pieces, target: mover.clone(), sink: Sink::Verify, bytes: at, rate_limit };
+        let mut copying = copy.start(self.context.fleet.as_ref()).await?;
+        let shown = self.context.live.track(copying.id(), TransferKind::Verify, vec![mover], at);
+        let outcome = loop {
+            match copying.next().await {
+                Step::Progress(bytes) => shown.moved(bytes),
+                Step::Durable(_) => {}
+                Step::Done(Ok(outcome)) => break outcome,
+                Step::Done(Err((error, outcome))) => {
+                    // One bad piece may end a job: what it says of pieces still counts.
+                    let about_data = matches!(error.fault(), Some(FaultKind::Corrupt | FaultKind::NotFound));
+                    if outcome.failed.is_empty() || !about_data {
+                        return Err(error);
+                    }
+                    break outcome;
+                }
+            }
+        };
+        copying.settle();
+        let now = self.context.catalog.now();
+        let found = order.iter().zip(offsets).map(|(index, offset)| {
+            let (bitfile, segment) = here[*index];
+            let fault = outcome.failed.iter().find(|fault| fault.offset_bytes == offset);
+            let problem = fault.map(|fault| fault.fault.message.clone());
+            if let Some(problem) = &problem {
+                error!(%bitfile, volume = %self.volume, problem, "copy is damaged");
+                self.context.remember_bad(bitfile, &self.volume, problem);
+            }
+            Found { bitfile, volume: self.volume.clone(), bytes: segment.range.length(), problem, checked: now }
+        });
+        let found: Vec<Found> = found.collect();
+        let text = format!("read {} segments of {}", found.len(), self.volume);
+        self.context.live.batch(Kind::Verify, Some(&self.volume), found.len(), at, true, text);
+        Ok(found)
+    }
+}
+
+/// The volumes a bitfile has segments on, in the order in which they are verified.
+pub(super) fn volumes_of(located: &Located) -> Vec<VolumeLabel> {
+    let mut volumes: Vec<VolumeLabel> = Vec::new();
+    for segment in located.copies.iter().flat_map(|copy| &copy.segments) {
+        if !volumes.contains(&segment.extent.volume) {
+            volumes.push(segment.extent.volume.clone());
+        }
+    }
+    volumes
+}
