@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn a_value_of_nothing_is_refused_with_its_key() {
         let text = "[hsm]\nattempts = 0\n";
-        let error = daemon::config::parse::<Whole>(text, std::path::Path::new("x.toml"), []).map(|_| ());
+        let error = daemon::config::parse::<Whole>("x.toml", text, []).map(|_| ());
         assert!(error.is_err_and(|error| error.to_string().contains("hsm.attempts")));
     }
 }

@@ -4,7 +4,7 @@
 //! was learned of bad copies) are small tables behind a lock that is never held over an await.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -43,6 +43,7 @@ pub(super) struct Inner {
     bad: Mutex<HashMap<(BitfileId, VolumeLabel), String>>,
     unmountable: Mutex<BTreeMap<VolumeLabel, (String, Instant)>>,
     wanted_space: Mutex<BTreeMap<String, (u64, Instant)>>,
+    hurried: Mutex<BTreeSet<String>>,
 }
 
 /// One bell for each service: rung when there may be something to do.
@@ -117,6 +118,7 @@ impl Context {
             bad: Mutex::default(),
             unmountable: Mutex::default(),
             wanted_space: Mutex::default(),
+            hurried: Mutex::default(),
         }))
     }
 }
@@ -212,6 +214,16 @@ impl Inner {
         let mut wanted = locked(&self.wanted_space);
         wanted.retain(|_, (_, since)| since.elapsed() < Duration::from_secs(60));
         wanted.get(pool).map_or(0, |(bytes, _)| *bytes)
+    }
+
+    /// What is due of these classes of service is migrated at once, however little it is.
+    pub(super) fn hurry(&self, classes: impl IntoIterator<Item = String>) {
+        locked(&self.hurried).extend(classes);
+    }
+
+    /// Whether somebody wants this class of service to be migrated at once; asking ends the hurry.
+    pub(super) fn is_hurried(&self, class: &str) -> bool {
+        locked(&self.hurried).remove(class)
     }
 
     /// Room has been made, or was found: the wish is over.

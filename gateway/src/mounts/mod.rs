@@ -20,6 +20,6 @@ pub mod view;
 pub use self::{
     fleet::{Endpoint, Fleet, Moving},
     model::{Action, Event, Grant, GrantId, Mounts, Purpose, Released, Rules, Want, WantId},
-    owner::{Mount, MountService, Pending, Wish},
+    owner::{Mount, MountService, Pending, Pools, Wish},
     view::Why,
 };

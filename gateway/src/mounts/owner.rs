@@ -8,7 +8,7 @@
 
 use std::{collections::BTreeMap, future::Future, sync::Arc, time::Duration};
 
-use catalog::{Catalog, CatalogError, Fence, Timestamp, VolumeState, WrittenContainer};
+use catalog::{Catalog, CatalogError, Fence, Home, NewVolume, Timestamp, VolumeState, WrittenContainer};
 use daemon::Shutdown;
 use futures::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use tokio::{
@@ -22,8 +22,8 @@ use wire::{
         events::{Event as Told, Stamped},
         site as shown,
     },
-    id::{DriveId, StorageClassName, VolumeLabel},
-    mover::{Answer, Call, Fault, FaultKind, Mounted},
+    id::{DriveId, LibraryId, StorageClassName, VolumeLabel},
+    mover::{Answer, Call, Fault, FaultKind, Mounted, Slot},
 };
 
 use super::{
@@ -48,6 +48,9 @@ const REFRESH: Duration = Duration::from_secs(10);
 
 /// How often time passes for the state machine.
 const TICK: Duration = Duration::from_millis(250);
+
+/// Says which pool a cartridge belongs to, by its label; `None` for cartridges that are not ours to use.
+pub type Pools = Arc<dyn Fn(&VolumeLabel) -> Option<String> + Send + Sync>;
 
 /// Asks the mount service. Cheap to clone; useless once the lease is lost.
 #[derive(Clone, Debug)]
@@ -159,6 +162,7 @@ impl MountService {
         fleet: Arc<dyn Fleet>,
         catalog: Catalog,
         rules: Rules,
+        pools: Pools,
         fence: Fence,
         told: broadcast::Sender<Stamped>,
     ) -> Self {
@@ -167,6 +171,7 @@ impl MountService {
             mounts: Mounts::new(rules, fence.epoch),
             fleet,
             catalog,
+            pools,
             fence,
             told,
             last_want: 0,
@@ -232,6 +237,7 @@ struct Owner {
     mounts: Mounts,
     fleet: Arc<dyn Fleet>,
     catalog: Catalog,
+    pools: Pools,
     fence: Fence,
     told: broadcast::Sender<Stamped>,
     last_want: u64,
@@ -374,15 +380,21 @@ impl Owner {
     fn perform(&mut self, action: Action) {
         let fleet = Arc::clone(&self.fleet);
         match action {
-            Action::TakeInventory { mover, library, command } => self.calls.push(Box::pin(async move {
-                let call = Call::Inventory { library: library.clone() };
-                let result = match limited(ROBOT_LIMIT, fleet.call(&mover, call)).await {
-                    Ok(Answer::Inventory { slots }) => Ok(slots),
-                    Ok(_) => Err(strange()),
-                    Err(fault) => Err(fault),
-                };
-                Event::Inventory { library, command, result }
-            })),
+            Action::TakeInventory { mover, library, command } => {
+                let (catalog, pools) = (self.catalog.clone(), Arc::clone(&self.pools));
+                self.calls.push(Box::pin(async move {
+                    let call = Call::Inventory { library: library.clone() };
+                    let result = match limited(ROBOT_LIMIT, fleet.call(&mover, call)).await {
+                        Ok(Answer::Inventory { slots }) => {
+                            register(&catalog, &pools, &library, &slots).await;
+                            Ok(slots)
+                        }
+                        Ok(_) => Err(strange()),
+                        Err(fault) => Err(fault),
+                    };
+                    Event::Inventory { library, command, result }
+                }));
+            }
             Action::Move { mover, library, volume, to, drive, command } => self.calls.push(Box::pin(async move {
                 info!(%volume, %drive, ?to, "cartridge is moved");
                 let call = Call::Move { library, volume, to };
@@ -463,6 +475,32 @@ impl Owner {
     }
 }
 
+/// Makes cartridges known to the catalogue that were not seen before.
+async fn register(catalog: &Catalog, pools: &Pools, library: &LibraryId, slots: &[Slot]) {
+    let known: Vec<VolumeLabel> = match catalog.volumes().await {
+        Ok(volumes) => volumes.into_iter().map(|volume| volume.label).collect(),
+        Err(error) => return warn!(%library, %error, "cartridges not compared with the catalogue"),
+    };
+    let fresh: Vec<NewVolume> = slots
+        .iter()
+        .filter(|slot| !slot.cleaning)
+        .filter_map(|slot| slot.volume.as_ref())
+        .filter(|label| !known.contains(label))
+        .filter_map(|label| {
+            // How much it holds is not known before it is mounted.
+            let home = Home::Library(library.clone());
+            Some(NewVolume { label: label.clone(), pool: pools(label)?, capacity_bytes: 0, home })
+        })
+        .collect();
+    if fresh.is_empty() {
+        return;
+    }
+    info!(%library, cartridges = fresh.len(), "cartridges known");
+    if let Err(error) = catalog.register_volumes(fresh).await {
+        warn!(%library, %error, "cartridges not made known; they are at the next inventory");
+    }
+}
+
 /// Compares the tape with the catalogue, and lets the catalogue take over what is right.
 async fn agree(catalog: &Catalog, fence: Fence, label: &VolumeLabel, found: Mounted) -> Result<Mounted, Fault> {
     let unavailable = |error: CatalogError| Fault::new(FaultKind::Busy, format!("compare {label} with the catalogue: {error}"));
@@ -494,6 +532,15 @@ async fn agree(catalog: &Catalog, fence: Fence, label: &VolumeLabel, found: Moun
     }
     if let (Some(reason), true) = (&found.read_only, volume.state.writable()) {
         catalog.set_volume_state(label, VolumeState::ReadOnly, reason).await.map_err(unavailable)?;
+    }
+    let catalog::Medium::Tape { library, .. } = &volume.medium else { return Ok(found) };
+    if found.capacity_bytes != volume.capacity_bytes && found.capacity_bytes > 0 {
+        let home = Home::Library(library.clone());
+        let learned =
+            NewVolume { label: label.clone(), pool: volume.pool.clone(), capacity_bytes: found.capacity_bytes, home };
+        if let Err(error) = catalog.register_volumes(vec![learned]).await {
+            warn!(volume = %label, %error, "capacity not noted");
+        }
     }
     if let Err(error) = catalog.count_mount(label).await {
         warn!(volume = %label, %error, "mount not counted");

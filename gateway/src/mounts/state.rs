@@ -265,6 +265,9 @@ impl Mounts {
             (Content::Loaded { volume: before, .. }, Content::Loaded { volume, .. }) if before == volume => {}
             _ => drive.content = seen,
         }
+        if drive.content == Content::Empty {
+            drive.eject = false;
+        }
         if matches!(drive.content, Content::Loaded { volume: None, .. }) && drive.usable == Usable::Up {
             let reason = "a cartridge without a readable bar code is in it: take it out by hand".to_owned();
             self.take_down(now, name, reason, actions);
@@ -398,6 +401,7 @@ impl Mounts {
                 };
                 drive.usable_since = now;
                 drive.failed_with.clear();
+                drive.eject = false;
                 if drive.grant.is_none() && drive.command.is_none() {
                     drive.content = Content::Unknown;
                     if let Some(library) = self.libraries.get_mut(&drive.library) {

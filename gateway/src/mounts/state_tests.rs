@@ -501,6 +501,16 @@ fn an_operator_takes_a_drive_down_when_its_holder_is_done() {
 }
 
 #[test]
+fn an_empty_drive_taken_down_and_up_again_is_used_again() {
+    let mut world = World::new(1, 2, Rules::default());
+    world.event(Event::SetDrive { drive: drive(1), down: Some("belt".into()) });
+    world.event(Event::Want(recall(1, 1)));
+    world.event(Event::SetDrive { drive: drive(1), down: None });
+    world.pass(1);
+    assert_eq!(world.grants.len(), 1);
+}
+
+#[test]
 fn a_want_taken_back_while_its_cartridge_comes_leaves_the_drive_to_others() {
     let mut mounts = Mounts::new(Rules::default(), Epoch(1));
     let mut world = World::new(1, 2, Rules::default());

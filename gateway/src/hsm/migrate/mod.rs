@@ -32,7 +32,7 @@ use super::{
     context::{Context, Picture},
     lead::awake,
     policy::{
-        migrate::{Due, choose_volumes, due},
+        migrate::{Because, Due, choose_volumes, due},
         purge::{Fill, Marks, pressure},
     },
 };
@@ -67,8 +67,12 @@ pub(super) async fn run(context: Context, fence: Fence, mounts: MountService, sh
             if active.contains(&demand.pool) {
                 continue;
             }
-            let Due::Now(because) = due(&demand, &context.config.trigger(), pressed, context.catalog.now()) else {
-                continue;
+            let hurried = context.is_hurried(&demand.pool);
+            let due = due(&demand, &context.config.trigger(), pressed, context.catalog.now());
+            let because = match due {
+                Due::Now(because) => because,
+                Due::At(_) if hurried => Because::Asked,
+                Due::At(_) | Due::Nothing => continue,
             };
             info!(cos = demand.pool, items = demand.items, bytes = demand.bytes, because = because.word(), "migration");
             active.insert(demand.pool.clone());

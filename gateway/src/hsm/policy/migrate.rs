@@ -31,6 +31,8 @@ pub enum Because {
     Age,
     /// The disk is filling up: only what is on tape can leave it.
     Pressure,
+    /// Somebody asked for it.
+    Asked,
 }
 
 impl Because {
@@ -42,6 +44,7 @@ impl Because {
             Self::Files => "enough files are due",
             Self::Age => "the oldest has waited long enough",
             Self::Pressure => "the disk is filling up",
+            Self::Asked => "somebody asked for it",
         }
     }
 }
