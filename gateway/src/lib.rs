@@ -12,6 +12,7 @@
 //!
 //! Every arrow points down; nothing imports a door. What can go wrong for a client is a [`failure::Failure`] everywhere.
 
+pub mod admin;
 pub mod config;
 pub mod failure;
 pub mod files;

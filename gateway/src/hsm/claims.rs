@@ -12,8 +12,10 @@ use tracing::warn;
 
 use super::context::Context;
 
-/// How long a claim lasts without renewal.
-pub(super) const CLAIM_LEASE: Duration = Duration::from_secs(120);
+/// How long a claim lasts without renewal: what a killed gateway was doing is taken up again after that.
+pub(super) fn claim_lease(context: &Context) -> Duration {
+    context.claim_lease
+}
 
 /// The longest pause before something that failed is tried again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30 * 60);
@@ -30,11 +32,11 @@ impl Drop for Held {
 /// Keeps claims alive.
 pub(super) fn hold(context: &Context, shutdown: &Shutdown, items: &[WorkItem]) -> Held {
     let mut tickets: Vec<Ticket> = items.iter().map(WorkItem::ticket).collect();
-    let context = context.clone();
+    let (context, lease) = (context.clone(), claim_lease(context));
     Held(shutdown.spawn_until_cut(async move {
         while !tickets.is_empty() {
-            tokio::time::sleep(CLAIM_LEASE / 3).await;
-            match context.catalog.renew(tickets.clone(), CLAIM_LEASE).await {
+            tokio::time::sleep(lease / 3).await;
+            match context.catalog.renew(tickets.clone(), lease).await {
                 // What is done meanwhile is not in force any more, and drops out here.
                 Ok(still) => tickets = still,
                 Err(error) => warn!(%error, "claims not renewed yet"),

@@ -32,6 +32,8 @@ pub(super) struct Inner {
     pub(super) gateway: GatewayId,
     pub(super) holder: Holder,
     pub(super) config: HsmConfig,
+    /// How long a claim of work lasts without renewal.
+    pub(super) claim_lease: Duration,
     pub(super) wakes: Wakes,
     pub(super) live: Live,
     /// What came of bitfiles that lie on several cartridges.
@@ -108,6 +110,7 @@ impl Context {
             fleet,
             gateway,
             holder,
+            claim_lease: config.lease.duration() * 2,
             config,
             wakes: Wakes::default(),
             live,

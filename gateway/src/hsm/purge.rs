@@ -6,7 +6,11 @@
 //!
 //! Invariant: what has been purged and not removed yet counts as free, so nothing is purged twice for one need.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use catalog::{Medium, MediumKind, Purged, WorkKind};
 use daemon::Shutdown;
@@ -32,6 +36,7 @@ const ROUNDS: u32 = 16;
 /// Runs until `shutdown`.
 pub(super) async fn run(context: Context, shutdown: Shutdown) {
     let mut movers = context.fleet.watch();
+    let mut ledger = Ledger::default();
     loop {
         tokio::select! {
             go = awake(&context.wakes.purge, context.config.look_every.duration(), &shutdown) => {
@@ -46,13 +51,13 @@ pub(super) async fn run(context: Context, shutdown: Shutdown) {
                 }
             }
         }
-        if let Err(error) = round(&context, &shutdown).await {
+        if let Err(error) = round(&context, &mut ledger, &shutdown).await {
             warn!(%error, "purge put off");
         }
     }
 }
 
-async fn round(context: &Context, shutdown: &Shutdown) -> catalog::Result<()> {
+async fn round(context: &Context, ledger: &mut Ledger, shutdown: &Shutdown) -> catalog::Result<()> {
     let snapshot = Arc::clone(&context.fleet.watch().borrow());
     let mut known = None;
     for (view, status) in snapshot.volumes() {
@@ -77,12 +82,17 @@ async fn round(context: &Context, shutdown: &Shutdown) -> catalog::Result<()> {
         let fill = Fill {
             capacity_bytes: status.capacity_bytes,
             used_bytes: status.used_bytes.saturating_add(status.reserved_bytes),
-            leaving_bytes: leaving.get(status.volume.as_str()).copied().unwrap_or(0),
+            leaving_bytes: leaving
+                .get(status.volume.as_str())
+                .copied()
+                .unwrap_or(0)
+                .max(ledger.leaving(&status.volume, status.used_bytes)),
             wanted_bytes: wanted(context, &volume.pool, status.capacity_bytes),
         };
         let need = excess(fill, Marks { high: class.high_water, low: class.low_water });
         if need > 0 {
-            volume_down(context, &status.volume, need).await?;
+            let freed = volume_down(context, &status.volume, need).await?;
+            ledger.freed(&status.volume, freed, status.used_bytes);
             context.space_found(&volume.pool);
         }
     }
@@ -98,7 +108,7 @@ fn wanted(context: &Context, pool: &str, capacity_bytes: u64) -> u64 {
 }
 
 /// Takes a volume down by so many bytes, as far as there is something that may go.
-async fn volume_down(context: &Context, volume: &VolumeLabel, mut need: u64) -> catalog::Result<()> {
+async fn volume_down(context: &Context, volume: &VolumeLabel, mut need: u64) -> catalog::Result<u64> {
     let idle = context.config.purge_idle.duration();
     let (mut files, mut freed_bytes) = (0, 0u64);
     for _ in 0..ROUNDS {
@@ -129,12 +139,45 @@ async fn volume_down(context: &Context, volume: &VolumeLabel, mut need: u64) -> 
         // What is not on tape yet holds it up.
         context.wakes.migrate.notify_one();
     }
-    Ok(())
+    Ok(freed_bytes)
+}
+
+/// What was purged and may not show yet in what movers say: a file is in the queue, claimed, being removed, and only
+/// then gone from a mover's next word.
+#[derive(Default)]
+struct Ledger(BTreeMap<VolumeLabel, Purge>);
+
+struct Purge {
+    bytes: u64,
+    used_before: u64,
+    at: Instant,
+}
+
+/// After so long a purge that does not show is not waited for any more.
+const LEDGER_LIMIT: Duration = Duration::from_secs(60);
+
+impl Ledger {
+    fn freed(&mut self, volume: &VolumeLabel, bytes: u64, used_before: u64) {
+        if bytes > 0 {
+            self.0.insert(volume.clone(), Purge { bytes, used_before, at: Instant::now() });
+        }
+    }
+
+    /// How much of the last purge has not left the volume yet, given what is used now.
+    fn leaving(&mut self, volume: &VolumeLabel, used: u64) -> u64 {
+        let Some(purge) = self.0.get(volume) else { return 0 };
+        let left = purge.bytes.saturating_sub(purge.used_before.saturating_sub(used));
+        if left == 0 || purge.at.elapsed() > LEDGER_LIMIT {
+            self.0.remove(volume);
+            return 0;
+        }
+        left
+    }
 }
 
 /// Purges these disk copies now, pins and missing tape copies apart; why each stayed.
 pub(super) async fn now(context: &Context, bitfiles: Vec<BitfileId>) -> catalog::Result<Vec<(BitfileId, Purged)>> {
-    let purged = context.catalog.purge(bitfiles, std::time::Duration::ZERO).await?;
+    let purged = context.catalog.purge(bitfiles, Duration::ZERO).await?;
     let (files, bytes) = freed(purged.iter().copied());
     if files > 0 {
         context.live.batch(Kind::Purge, None, files, bytes, true, format!("purged {files} disk copies by command"));

@@ -18,7 +18,7 @@ use wire::{
 };
 
 use super::{
-    claims::{self, CLAIM_LEASE},
+    claims,
     context::Context,
     lead::awake,
 };
@@ -76,7 +76,7 @@ async fn remove_batch(context: &Context, mover: &MoverId, volume: &VolumeLabel) 
         kind: WorkKind::Reclaim,
         pool: volume.to_string(),
         holder: context.holder.clone(),
-        lease: CLAIM_LEASE,
+        lease: claims::claim_lease(context),
         max_items: BATCH,
         max_bytes: u64::MAX,
     };

@@ -20,7 +20,7 @@ use wire::{
 };
 
 use super::{
-    claims::{self, CLAIM_LEASE},
+    claims,
     context::Context,
     copy::{Copy, Step},
     lead::awake,
@@ -154,7 +154,7 @@ impl Verification {
             kind: WorkKind::Verify,
             pool: self.volume.to_string(),
             holder: self.context.holder.clone(),
-            lease: CLAIM_LEASE,
+            lease: claims::claim_lease(&self.context),
             max_items: BATCH_ITEMS,
             max_bytes: self.context.config.batch_bytes.bytes(),
         };

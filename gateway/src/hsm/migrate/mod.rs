@@ -28,7 +28,7 @@ use self::{
     write::{Wrote, write},
 };
 use super::{
-    claims::{self, CLAIM_LEASE},
+    claims,
     context::{Context, Picture},
     lead::awake,
     policy::{
@@ -128,7 +128,7 @@ impl Migration {
             kind: WorkKind::Migrate,
             pool: self.class.clone(),
             holder: self.context.holder.clone(),
-            lease: CLAIM_LEASE,
+            lease: claims::claim_lease(&self.context),
             max_items: self.context.config.batch_files,
             max_bytes: self.context.config.batch_bytes.bytes(),
         };

@@ -29,7 +29,7 @@ use wire::{
 };
 
 use super::{
-    claims::{self, CLAIM_LEASE},
+    claims,
     context::{Context, Picture, SessionState},
     stage::Report,
 };
@@ -167,7 +167,7 @@ impl Session {
             kind: WorkKind::Stage,
             pool: self.volume.to_string(),
             holder: self.context.holder.clone(),
-            lease: CLAIM_LEASE,
+            lease: claims::claim_lease(&self.context),
             max_items: BATCH_ITEMS,
             max_bytes: bytes,
         };

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use catalog::{VolumeState, WorkKind};
-use wire::mover::{FaultKind, VolumeFile};
+use catalog::{RequestState, VolumeState, WorkKind};
+use wire::mover::FaultKind;
 
 use super::{
-    fake::{FakeFleet, label, mover},
+    fake::{FakeFleet, label},
     site::{Site, eventually, quick},
 };
 use crate::hsm::{HsmConfig, Scope};
@@ -275,22 +275,25 @@ async fn a_scrub_reads_every_copy_and_names_the_bad_ones() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_file_left_by_a_recall_that_was_killed_is_not_in_the_way() {
+async fn a_recall_that_was_killed_is_finished_by_the_next_run() {
     let mut site = Site::new(FakeFleet::new(1, 2, 1 << 20)).await;
     let bitfile = site.put("f", "single", &[("m1.disk0", b"bytes")]).await;
     site.sink(bitfile).await;
     let gate = std::sync::Arc::new(tokio::sync::Notify::new());
     site.fleet.world().gate = Some(std::sync::Arc::clone(&gate));
     let tickets = site.hsm.stage(vec![Site::ask(bitfile)]).await.expect("asked");
-    eventually("the tape is mounted", || async { site.fleet.count("attach") >= 2 || site.fleet.count("attach") == 1 }).await;
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    eventually("it is being read", || async {
+        site.hsm.requests(&[tickets[0].request().id]).await.expect("there")[0].state == RequestState::Active
+    })
+    .await;
     site.restart().await;
     site.fleet.world().gate = None;
     gate.notify_waiters();
     let request = tickets[0].request().id;
-    // The claim of the killed run ends by its lease; until then the request stays active.
-    let open = site.hsm.requests(&[request]).await.expect("there");
-    assert!(!open[0].state.is_final() || site.on_disk(bitfile).await);
-    let _ = (mover("m1"), VolumeFile { volume: label("m1.disk0"), file: wire::id::FileId(0) });
+    eventually("the next run has finished it", || async {
+        site.hsm.requests(&[request]).await.expect("there")[0].state == RequestState::Completed
+    })
+    .await;
+    assert_eq!(site.read(bitfile).await, b"bytes");
     site.end().await;
 }
