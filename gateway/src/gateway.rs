@@ -9,25 +9,26 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use async_trait::async_trait;
-use catalog::{Catalog, CatalogError, QuotaSubject};
+use catalog::{Catalog, CatalogError, Holder, MediumKind, QuotaSubject};
 use daemon::{
     Clock, Shutdown,
+    telemetry::Telemetry,
     tls::{self, CredentialError, HotCredential, Reload, Trust, TrustSource},
     trust::{TrustLoadError, TrustOptions},
 };
-use tokio::sync::mpsc;
 use tracing::info;
-use wire::id::BitfileId;
+use wire::id::VolumeLabel;
 
 use crate::{
+    admin,
     config::{self, Config, QuotaConfig},
-    failure::{Failure, FailureKind},
+    failure::Failure,
     files::Files,
     ftp,
-    identity::{Identities, Principal},
+    hsm::{self, Hsm},
+    identity::Identities,
     movers::{self, Movers},
-    transfer::{Stager, Transfers, Waiting},
+    transfer::{Stager, Transfers},
 };
 
 /// How long doors wait for movers to answer when everything starts at the same time.
@@ -48,6 +49,8 @@ pub struct Gateway {
     pub movers: Movers,
     /// What moves.
     pub transfers: Transfers,
+    /// Hierarchical storage.
+    pub hsm: Hsm,
     /// Where the doors listen.
     pub doors: Doors,
 }
@@ -57,6 +60,10 @@ pub struct Gateway {
 pub struct Doors {
     /// The FTP door.
     pub ftp: Vec<SocketAddr>,
+    /// The admin door.
+    pub admin: Vec<SocketAddr>,
+    /// Metrics and health.
+    pub metrics: Vec<SocketAddr>,
 }
 
 /// Why a gateway did not start.
@@ -138,7 +145,17 @@ impl Gateway {
         let movers = Movers::connect(options, catalog.clone(), &steps.movers).await?;
         let transfers =
             Transfers::new(config, catalog.clone(), movers.clone(), credential.clone(), site.clone(), &steps.work);
-        let stager: Arc<dyn Stager> = Arc::new(NoTape);
+        let storage = config.storage();
+        let parts = hsm::Parts {
+            catalog: catalog.clone(),
+            fleet: Arc::new(movers.clone()),
+            gateway: config.name.clone(),
+            holder: Holder::new(&config.name, epoch),
+            config: config.hsm.clone(),
+            pools: Arc::new(move |label: &VolumeLabel| storage.place(MediumKind::Tape, label).map(|place| place.pool)),
+        };
+        let hsm = Hsm::start(parts, &steps.work);
+        let stager: Arc<dyn Stager> = Arc::new(hsm.clone());
         transfers.set_stager(Arc::clone(&stager));
         let files = Files::exported(catalog.clone(), &config.names)?;
         files.prepare().await?;
@@ -155,12 +172,25 @@ impl Gateway {
         };
         let opened = ftp::open(&config.ftp, &door, &users, services, &steps.doors).await;
         let opened = opened.map_err(|source| StartError::Door { door: "FTP", source })?;
-        let doors = Doors { ftp: opened.addresses().to_vec() };
+        let keys = admin::Keys { credential: credential.clone(), site: site.clone(), users: users.clone() };
+        let services = admin::Services {
+            gateway: config.name.clone(),
+            catalog: catalog.clone(),
+            identities: identities.clone(),
+            movers: Some(movers.clone()),
+            transfers: Some(transfers.clone()),
+            hsm: hsm.clone(),
+            telemetry: Telemetry::install().ok(),
+        };
+        let administration = admin::open(&config.admin, keys, services, &steps.doors).await;
+        let administration = administration.map_err(|source| StartError::Door { door: "admin", source })?;
+        let doors =
+            Doors { ftp: opened.addresses().to_vec(), admin: administration.admin, metrics: administration.metrics };
 
         let watched: Vec<Arc<dyn Reload>> = vec![Arc::new(credential), Arc::new(door), Arc::new(site), Arc::new(users)];
         tls::watch(shutdown, config.tls.reload.duration(), watched);
         end_in_order(shutdown, steps);
-        Ok(Self { catalog, identities, files, movers, transfers, doors })
+        Ok(Self { catalog, identities, files, movers, transfers, hsm, doors })
     }
 }
 
@@ -188,15 +218,4 @@ fn end_in_order(shutdown: &Shutdown, steps: Steps) {
             () = all.cutting() => steps.movers.cut(),
         }
     });
-}
-
-/// The way to tape of a gateway that has none.
-struct NoTape;
-
-#[async_trait]
-impl Stager for NoTape {
-    async fn stage(&self, bitfile: BitfileId, _: &Principal, _: mpsc::Sender<Waiting>) -> Result<(), Failure> {
-        let advice = format_args!("bitfile {bitfile} is on tape, and this gateway has no way to tape");
-        Err(Failure::new(FailureKind::NotStaged, advice))
-    }
 }

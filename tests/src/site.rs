@@ -382,7 +382,10 @@ fn gateway_config(ca: &SiteCa, folder: &TempDir, movers: &[MoverPart]) -> Config
     config.tls.key = file("gateway.pem");
     config.tls.site_ca = file("ca.pem");
     config.identity.trust = file("ca.pem");
-    config.ftp.listen = vec![SocketAddr::new(LOOPBACK.parse().expect("an address"), 0)];
+    let anywhere = vec![SocketAddr::new(LOOPBACK.parse().expect("an address"), 0)];
+    config.ftp.listen.clone_from(&anywhere);
+    config.admin.listen.clone_from(&anywhere);
+    config.admin.metrics = anywhere;
     config.movers = movers
         .iter()
         .map(|part| MoverAddress { name: part.config.name.clone(), address: part.config.control.listen.to_string() })

@@ -85,7 +85,8 @@ pub async fn open(config: &AdminConfig, keys: Keys, services: Services, shutdown
     for address in &config.listen {
         let listener = TcpListener::bind(address).await?;
         doors.admin.push(listener.local_addr()?);
-        let door = Door { tls: Some((Arc::clone(&tls), judge.clone())), router: router.clone(), room: Arc::clone(&room) };
+        let door =
+            Door { tls: Some((Arc::clone(&tls), judge.clone())), router: router.clone(), room: Arc::clone(&room) };
         shutdown.spawn_until_cut(door.run(listener, shutdown.clone()));
     }
     for address in &config.metrics {
@@ -148,7 +149,8 @@ async fn administrators_only(
             next.run(request).await
         }
         Err(why) => {
-            let step = "use an admin certificate of this site (`--certificate`), or have your account given the admin right";
+            let step =
+                "use an admin certificate of this site (`--certificate`), or have your account given the admin right";
             Refusal::new(Code::Forbidden, format!("you are no administrator here: {why}"), step).into_response()
         }
     }

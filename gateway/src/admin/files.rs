@@ -47,7 +47,8 @@ pub(super) async fn info(Axum(state): Axum<State>, Params(at): Params<At>) -> An
     };
     let located = state.catalog.locate_one(file.bitfile).await?;
     let pins = state.catalog.pins(Some(file.bitfile), None, 1000).await?;
-    let sums = Algorithm::ALL.iter().filter_map(|algorithm| Some((algorithm.name().to_owned(), file.sums.hex(*algorithm)?)));
+    let sums =
+        Algorithm::ALL.iter().filter_map(|algorithm| Some((algorithm.name().to_owned(), file.sums.hex(*algorithm)?)));
     let accessed = located.copies.iter().find(|copy| copy.number == DISK_COPY).map(|copy| copy.last_used.0);
     let copies = located.copies.iter().map(|copy| Copy {
         copy: u8::try_from(copy.number).unwrap_or(u8::MAX),

@@ -18,10 +18,7 @@ use super::Services;
 
 /// The routes.
 pub(super) fn router(services: Services) -> Router {
-    Router::new()
-        .route("/metrics", get(metrics))
-        .route("/healthz", get(health))
-        .with_state(Arc::new(services))
+    Router::new().route("/metrics", get(metrics)).route("/healthz", get(health)).with_state(Arc::new(services))
 }
 
 async fn metrics(State(services): State<Arc<Services>>) -> Response {
@@ -39,12 +36,14 @@ fn gauges(services: &Services) {
     for (name, view) in &movers.snapshot().movers {
         let mover = name.to_string();
         metrics::gauge!("penstock_mover_up", "mover" => mover.clone()).set(f64::from(u8::from(view.is_up())));
-        metrics::gauge!("penstock_mover_received_bytes", "mover" => mover.clone()).set(view.status.received_bytes as f64);
+        metrics::gauge!("penstock_mover_received_bytes", "mover" => mover.clone())
+            .set(view.status.received_bytes as f64);
         metrics::gauge!("penstock_mover_sent_bytes", "mover" => mover.clone()).set(view.status.sent_bytes as f64);
         metrics::gauge!("penstock_mover_relayed_bytes", "mover" => mover).set(view.status.relayed_bytes as f64);
         for volume in &view.status.volumes {
             let label = volume.volume.to_string();
-            metrics::gauge!("penstock_volume_capacity_bytes", "volume" => label.clone()).set(volume.capacity_bytes as f64);
+            metrics::gauge!("penstock_volume_capacity_bytes", "volume" => label.clone())
+                .set(volume.capacity_bytes as f64);
             metrics::gauge!("penstock_volume_used_bytes", "volume" => label).set(volume.used_bytes as f64);
         }
         for drive in &view.status.drives {

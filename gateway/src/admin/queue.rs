@@ -78,7 +78,12 @@ pub(super) async fn resolve(catalog: &Catalog, paths: &Paths) -> Result<Vec<Name
     Ok(named)
 }
 
-async fn below(catalog: &Catalog, directory: wire::id::EntryId, path: &str, named: &mut Vec<Named>) -> Result<(), Refusal> {
+async fn below(
+    catalog: &Catalog,
+    directory: wire::id::EntryId,
+    path: &str,
+    named: &mut Vec<Named>,
+) -> Result<(), Refusal> {
     let mut listing = Listing { after: None, prefix: String::new(), limit: 1000 };
     loop {
         let page = catalog.walk(directory, &listing).await?;
@@ -140,10 +145,9 @@ pub(super) async fn stage(
     let by_bitfile: HashMap<BitfileId, _> = tickets.iter().map(|ticket| (ticket.request().bitfile, ticket)).collect();
     Ok(answers(named, |bitfile| match by_bitfile.get(&bitfile) {
         Some(ticket) => match ticket.end() {
-            None => PathResult::Queued {
-                request: ticket.request().id,
-                work: ticket.request().work.unwrap_or(WorkId(0)),
-            },
+            None => {
+                PathResult::Queued { request: ticket.request().id, work: ticket.request().work.unwrap_or(WorkId(0)) }
+            }
             Some(Ok(())) => done("is on disk"),
             Some(Err(failure)) => PathResult::Refused { problem: problem(&failure) },
         },

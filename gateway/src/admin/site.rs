@@ -337,7 +337,9 @@ pub(super) async fn classes(Axum(state): Axum<State>) -> Answer<Vec<ClassOfServi
             cos: class.name.clone(),
             description: String::new(),
             hierarchy: hierarchy
-                .map(|of| std::iter::once(&of.disk).chain(of.tapes.iter().take(class.copies as usize)).cloned().collect())
+                .map(|of| {
+                    std::iter::once(&of.disk).chain(of.tapes.iter().take(class.copies as usize)).cloned().collect()
+                })
                 .unwrap_or_default(),
             copies: u8::try_from(class.copies).unwrap_or(u8::MAX),
             checksums,

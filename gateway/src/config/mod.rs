@@ -17,7 +17,7 @@ pub use self::{
     site::{CatalogueConfig, IdentityConfig, LimitsConfig, MoverConfig, NamesConfig, QuotaConfig, TlsConfig},
     storage::{ClassOfServiceConfig, HierarchyConfig, PlacedClass, StorageClassConfig, StorageConfig, policies},
 };
-use crate::ftp::FtpConfig;
+use crate::{admin::AdminConfig, ftp::FtpConfig, hsm::HsmConfig};
 
 /// Everything a gateway is told at its start.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -55,6 +55,10 @@ pub struct Config {
     pub quotas: Vec<QuotaConfig>,
     /// `[ftp]`
     pub ftp: FtpConfig,
+    /// `[admin]`
+    pub admin: AdminConfig,
+    /// `[hsm]`
+    pub hsm: HsmConfig,
 }
 
 impl Default for Config {
@@ -74,6 +78,8 @@ impl Default for Config {
             classes: storage::default_classes(),
             quotas: Vec::new(),
             ftp: FtpConfig::default(),
+            admin: AdminConfig::default(),
+            hsm: HsmConfig::default(),
         }
     }
 }
@@ -91,7 +97,18 @@ default_cos = "standard"
 "#;
 
 /// The sections in the order in which they are printed.
-const PARTS: &[&str] = &[TOP, site::TEMPLATE, FtpConfig::TEMPLATE, storage::TEMPLATE, site::LISTS];
+const PARTS: &[&str] = &[
+    TOP,
+    site::TEMPLATE,
+    FtpConfig::TEMPLATE,
+    "\n",
+    AdminConfig::TEMPLATE,
+    "\n",
+    HsmConfig::TEMPLATE,
+    "\n",
+    storage::TEMPLATE,
+    site::LISTS,
+];
 const TEXT: [u8; length(PARTS)] = joined(PARTS);
 
 impl Settings for Config {
@@ -104,6 +121,8 @@ impl Settings for Config {
         self.names.check(problems);
         self.limits.check(problems);
         self.ftp.check("ftp", problems);
+        self.admin.check("admin", problems);
+        self.hsm.check("hsm", problems);
         self.check_storage(problems);
         self.catalogue.check(problems);
         let mut names = BTreeSet::new();

@@ -145,7 +145,11 @@ lease = "15s"
             problems.add(format!("{section}.lease"), "is shorter than 300 ms", "give the catalogue time to answer");
         }
         if self.container_members > 100_000 {
-            problems.add(format!("{section}.container_members"), "is more than 100000", "a mover takes no more at once");
+            problems.add(
+                format!("{section}.container_members"),
+                "is more than 100000",
+                "a mover takes no more at once",
+            );
         }
     }
 

@@ -13,7 +13,10 @@ use catalog::{Catalog, Fence, Holder, Policies, Volume};
 use tokio::sync::{Notify, oneshot, watch};
 use wire::id::{BitfileId, GatewayId, RequestId, VolumeLabel};
 
-use super::{config::HsmConfig, live::Live, policy::estimate::Measured, policy::recall::Recall, policy::waits::Waits, recall::record::Parts};
+use super::{
+    config::HsmConfig, live::Live, policy::estimate::Measured, policy::recall::Recall, policy::waits::Waits,
+    recall::record::Parts,
+};
 use crate::mounts::{Fleet, MountService, WantId};
 
 /// How long a cartridge that could not be mounted is not tried again.
@@ -29,7 +32,6 @@ pub(super) struct Context(Arc<Inner>);
 pub(super) struct Inner {
     pub(super) catalog: Catalog,
     pub(super) fleet: Arc<dyn Fleet>,
-    pub(super) gateway: GatewayId,
     pub(super) holder: Holder,
     pub(super) config: HsmConfig,
     /// How long a claim of work lasts without renewal.
@@ -104,11 +106,10 @@ impl Context {
         holder: Holder,
         config: HsmConfig,
     ) -> Self {
-        let live = Live::new(gateway.clone(), catalog.clone());
+        let live = Live::new(gateway, catalog.clone());
         Self(Arc::new(Inner {
             catalog,
             fleet,
-            gateway,
             holder,
             claim_lease: config.lease.duration() * 2,
             config,

@@ -181,14 +181,6 @@ impl Copying {
         }
     }
 
-    /// Asks for its end; it still comes as a step.
-    pub(super) fn cancel(&self) {
-        self.sink.cancel();
-        if let Some(source) = &self.source {
-            source.cancel();
-        }
-    }
-
     /// What it wrote is in the catalogue, or has been discarded.
     pub(super) fn settle(self) {
         self.sink.settle();

@@ -34,10 +34,10 @@ mod scrub;
 mod scrub_start;
 mod space;
 mod stage;
-mod ticket;
-mod verify;
 #[cfg(test)]
 mod tests;
+mod ticket;
+mod verify;
 
 use std::{sync::Arc, time::Duration};
 
@@ -346,7 +346,10 @@ impl Hsm {
         if mounts.set_drive(drive, down).await {
             return Ok(());
         }
-        Err(Failure::new(FailureKind::NotFound, format!("there is no drive {drive}: `penstock admin drives` lists them")))
+        Err(Failure::new(
+            FailureKind::NotFound,
+            format!("there is no drive {drive}: `penstock admin drives` lists them"),
+        ))
     }
 
     /// A volume's state was changed by an operator: everybody looks again.
@@ -418,8 +421,9 @@ fn end_of(state: &RequestState, bitfile: BitfileId) -> Option<Result<(), Failure
             FailureKind::NotStaged,
             format!("the file (bitfile {bitfile}) was not brought back from tape: {reason}"),
         ))),
-        RequestState::Cancelled => {
-            Some(Err(Failure::new(FailureKind::Cancelled, "the recall from tape was cancelled; ask again to restart it")))
-        }
+        RequestState::Cancelled => Some(Err(Failure::new(
+            FailureKind::Cancelled,
+            "the recall from tape was cancelled; ask again to restart it",
+        ))),
     }
 }

@@ -17,11 +17,7 @@ use wire::{
     mover::{Answer, Call, VolumeFile},
 };
 
-use super::{
-    claims,
-    context::Context,
-    lead::awake,
-};
+use super::{claims, context::Context, lead::awake};
 
 /// So many files are removed by one call.
 const BATCH: u32 = 1000;

@@ -150,4 +150,26 @@ impl Stager for Hsm {
         withdraw.request = None;
         end
     }
+
+    async fn request(&self, bitfile: BitfileId, principal: &Principal) -> Result<Option<Waiting>, Failure> {
+        let account = principal.account.clone();
+        let ask = Ask { bitfile, account, deadline: None, lifetime: None, priority: 0 };
+        let tickets = Self::stage(self, vec![ask]).await?;
+        let Some(ticket) = tickets.first() else { return Ok(None) };
+        match ticket.end() {
+            Some(end) => end.map(|()| None),
+            None => {
+                let told = self.describe(std::slice::from_ref(ticket.request())).await.into_iter().next();
+                Ok(told.map(|told| Waiting {
+                    ahead: told.position.map(|position| position.saturating_sub(1)),
+                    estimate: told.estimate,
+                    reason: told.reason,
+                }))
+            }
+        }
+    }
+
+    fn published(&self) {
+        Self::published(self);
+    }
 }

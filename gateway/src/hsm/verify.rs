@@ -314,12 +314,7 @@ impl Verification {
                 offset_bytes: at,
                 extent: segment.extent.clone(),
                 bitfile,
-                sums: Some(Sums {
-                    adler32: segment.adler32,
-                    crc32c: segment.crc32c,
-                    md5: None,
-                    sha256: None,
-                }),
+                sums: Some(Sums { adler32: segment.adler32, crc32c: segment.crc32c, md5: None, sha256: None }),
             });
             at += segment.range.length();
         }

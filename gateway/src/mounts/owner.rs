@@ -203,7 +203,10 @@ impl MountService {
     }
 
     /// Looks at what the service knows; `None` if it has stopped.
-    pub async fn look<T: Send + 'static>(&self, at: impl FnOnce(&Mounts, Timestamp) -> T + Send + 'static) -> Option<T> {
+    pub async fn look<T: Send + 'static>(
+        &self,
+        at: impl FnOnce(&Mounts, Timestamp) -> T + Send + 'static,
+    ) -> Option<T> {
         let (answer_to, answer) = oneshot::channel();
         let look: Look = Box::new(move |mounts, now| {
             let _ = answer_to.send(at(mounts, now));
@@ -503,7 +506,8 @@ async fn register(catalog: &Catalog, pools: &Pools, library: &LibraryId, slots: 
 
 /// Compares the tape with the catalogue, and lets the catalogue take over what is right.
 async fn agree(catalog: &Catalog, fence: Fence, label: &VolumeLabel, found: Mounted) -> Result<Mounted, Fault> {
-    let unavailable = |error: CatalogError| Fault::new(FaultKind::Busy, format!("compare {label} with the catalogue: {error}"));
+    let unavailable =
+        |error: CatalogError| Fault::new(FaultKind::Busy, format!("compare {label} with the catalogue: {error}"));
     let volume = catalog.volume(label).await.map_err(unavailable)?;
     let Some(known) = volume.position() else {
         return Err(Fault::new(FaultKind::WrongVolume, format!("{label} is a disk volume in the catalogue")));

@@ -34,4 +34,17 @@ pub trait Stager: Send + Sync {
         principal: &Principal,
         progress: mpsc::Sender<Waiting>,
     ) -> Result<(), Failure>;
+
+    /// Asks for the bitfile and does not wait: the wish stays in the queue. `None` if it is on disk already.
+    ///
+    /// # Errors
+    ///
+    /// What the request came to, if that is known already.
+    async fn request(&self, bitfile: BitfileId, principal: &Principal) -> Result<Option<Waiting>, Failure> {
+        let _ = (bitfile, principal);
+        Ok(Some(Waiting { ahead: None, estimate: None, reason: "it is in the queue".to_owned() }))
+    }
+
+    /// A file was published: it may be due to sink, and there is less room than before.
+    fn published(&self) {}
 }

@@ -30,24 +30,27 @@ impl Commands {
         if file.residency.on_disk {
             return Ok(Reply::new(250, format!("{path} is on disk.")));
         }
+        // This wish stays in the queue; waiting for it below is another, which goes with this session.
+        let Some(waiting) = self.services.stager.request(file.bitfile, &who).await? else {
+            return Ok(Reply::new(250, format!("{path} is on disk.")));
+        };
         let (progress, mut told) = tokio::sync::mpsc::channel(1);
         let staged = self.services.stager.stage(file.bitfile, &who, progress);
         tokio::pin!(staged);
         let deadline = tokio::time::sleep(wait);
         tokio::pin!(deadline);
-        let mut last = None;
+        let mut last = waiting;
         loop {
             tokio::select! {
                 result = &mut staged => {
                     result?;
                     return Ok(Reply::new(250, format!("{path} is on disk.")));
                 }
-                Some(waiting) = told.recv() => last = Some(waiting),
+                Some(waiting) = told.recv() => last = waiting,
                 () = &mut deadline => break,
                 () = voice.cancelled() => break,
             }
         }
-        let reason = last.map_or_else(|| "it is in the queue".to_owned(), |waiting| waiting.reason);
-        Ok(Reply::new(450, sentence(&format!("{path} is not on disk yet: {reason}"))))
+        Ok(Reply::new(450, sentence(&format!("{path} is not on disk yet: {}", last.reason))))
     }
 }

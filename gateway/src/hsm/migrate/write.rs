@@ -76,12 +76,8 @@ pub(super) async fn write(context: &Context, fence: &Fence, grant: &Grant, job: 
     let (laid, members, pieces, bytes) = lay_out(files, &parts);
     let text = format!("writing {} files to {}", laid.len(), grant.volume);
     context.live.batch(Kind::Migrate, Some(&grant.volume), laid.len(), bytes, false, text);
-    let append = Append {
-        drive: grant.drive.clone(),
-        volume: grant.volume.clone(),
-        container: before.next_container,
-        members,
-    };
+    let append =
+        Append { drive: grant.drive.clone(), volume: grant.volume.clone(), container: before.next_container, members };
     let copy = Copy {
         source: source.clone(),
         pieces,
@@ -178,7 +174,8 @@ fn lay_out(files: &[File], parts: &[(usize, usize)]) -> (Vec<Laid>, Vec<Member>,
 async fn set_aside(context: &Context, laid: &[Laid], files: &mut [File], job: &mut Job, faults: &[PieceFault]) {
     let mut failures = Vec::new();
     for fault in faults {
-        let holds = |member: &&Laid| member.range.offset() <= fault.offset_bytes && fault.offset_bytes < member.range.end();
+        let holds =
+            |member: &&Laid| member.range.offset() <= fault.offset_bytes && fault.offset_bytes < member.range.end();
         let Some(member) = laid.iter().find(holds) else { continue };
         let file = &mut files[member.file];
         if !file.is_open() {
@@ -211,7 +208,9 @@ async fn record(
     files: &mut [File],
     outcome: Outcome,
 ) -> Wrote {
-    let Some(tape) = outcome.tape else { return Wrote::Unrecorded("the mover does not say where the tape stands".into()) };
+    let Some(tape) = outcome.tape else {
+        return Wrote::Unrecorded("the mover does not say where the tape stands".into());
+    };
     if tape.container < before.next_container {
         return if tape.full { Wrote::Full } else { Wrote::Broken { how: Released::Doubt, spent: true } };
     }
@@ -236,7 +235,11 @@ async fn record(
         on_tape.push((member.file, member.part));
         members
             .entry(member.file)
-            .or_insert_with(|| WrittenMember { ticket: file.item().ticket(), bitfile: file.bitfile(), segments: Vec::new() })
+            .or_insert_with(|| WrittenMember {
+                ticket: file.item().ticket(),
+                bitfile: file.bitfile(),
+                segments: Vec::new(),
+            })
             .segments
             .extend(segment);
     }

@@ -16,7 +16,9 @@ pub(super) mod record;
 
 use std::time::Instant;
 
-use catalog::{AfterFailure, Claim, DISK_COPY, Fence, Located, Segment, Subject, Timestamp, WorkFailure, WorkItem, WorkKind};
+use catalog::{
+    AfterFailure, Claim, DISK_COPY, Fence, Located, Segment, Subject, Timestamp, WorkFailure, WorkItem, WorkKind,
+};
 use daemon::Shutdown;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;

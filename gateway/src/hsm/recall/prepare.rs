@@ -74,7 +74,10 @@ impl Session {
         let class = picture.policies.class(&located.bitfile.cos);
         let hierarchy = class.and_then(|class| picture.policies.hierarchy(&class.hierarchy));
         let Some(disk) = hierarchy.and_then(|hierarchy| picture.policies.storage_class(&hierarchy.disk)) else {
-            return Err(give_up(format!("class of service {} has no disk class: define it again", located.bitfile.cos)));
+            return Err(give_up(format!(
+                "class of service {} has no disk class: define it again",
+                located.bitfile.cos
+            )));
         };
         if located.copy(DISK_COPY).is_some() || located.bitfile.size_bytes == 0 {
             // A disk copy is back, or there is nothing to read: recorded as it is.

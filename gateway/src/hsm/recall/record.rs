@@ -124,7 +124,8 @@ pub(super) async fn record(session: &Session, arrived: &mut Arrived, whole: Vec<
     for (index, recorded) in whole.into_iter().zip(recorded) {
         let wanted = &arrived.wanted[index];
         let bitfile = wanted.located.bitfile.id;
-        let files: Vec<VolumeFile> = std::mem::take(&mut arrived.got[index]).into_iter().map(|(_, file)| file).collect();
+        let files: Vec<VolumeFile> =
+            std::mem::take(&mut arrived.got[index]).into_iter().map(|(_, file)| file).collect();
         arrived.done[index] = true;
         session.context.change_board(|board| {
             board.holds.remove(&bitfile);

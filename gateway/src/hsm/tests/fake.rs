@@ -286,7 +286,8 @@ impl World {
             }
             Place::Tape { block, .. } => {
                 self.log.push(format!("read {} {block}", extent.volume));
-                let mounted = self.drives.values().any(|(volume, threaded)| *threaded && volume.as_ref() == Some(&extent.volume));
+                let mounted =
+                    self.drives.values().any(|(volume, threaded)| *threaded && volume.as_ref() == Some(&extent.volume));
                 assert!(mounted, "{} is read only when it is mounted", extent.volume);
                 let tape = &self.tapes[&extent.volume];
                 let mut data = tape.members.get(&block).cloned().unwrap_or_default();
@@ -538,11 +539,7 @@ fn append_container(
         tape.containers += 1;
         tape.next_block += 1;
     }
-    outcome.tape = Some(TapeEnd {
-        container: tape.containers,
-        next_block: tape.next_block,
-        remaining_bytes: 1 << 29,
-        full,
-    });
+    outcome.tape =
+        Some(TapeEnd { container: tape.containers, next_block: tape.next_block, remaining_bytes: 1 << 29, full });
     Ok(outcome)
 }

@@ -2,5 +2,5 @@
 
 mod fake;
 mod recalls;
-mod site;
 mod sinking;
+mod site;

@@ -41,10 +41,8 @@ async fn requests_for_one_bitfile_join_in_one_read() {
     site.fleet.world().gate = Some(Arc::clone(&gate));
     let asks = (0..20).map(|n| Ask { account: account(&format!("user{n}")), ..Site::ask(bitfile) }).collect();
     let tickets = site.hsm.stage(asks).await.expect("asked");
-    let waits: Vec<_> = tickets
-        .into_iter()
-        .map(|mut ticket| tokio::spawn(async move { ticket.wait(None).await }))
-        .collect();
+    let waits: Vec<_> =
+        tickets.into_iter().map(|mut ticket| tokio::spawn(async move { ticket.wait(None).await })).collect();
     tokio::time::sleep(Duration::from_millis(100)).await;
     site.fleet.world().gate = None;
     gate.notify_one();

@@ -122,7 +122,9 @@ async fn a_drive_that_fails_goes_down_and_the_migration_uses_another() {
     site.sink(bitfile).await;
     let drives = site.hsm.drives().await;
     let down: Vec<_> = drives.iter().filter(|drive| drive.state == wire::admin::site::DriveState::Down).collect();
-    assert!(down.len() <= 1 && down.iter().all(|drive| drive.reason.as_ref().is_some_and(|why| why.contains("smokes"))));
+    assert!(
+        down.len() <= 1 && down.iter().all(|drive| drive.reason.as_ref().is_some_and(|why| why.contains("smokes")))
+    );
     site.end().await;
 }
 
@@ -164,10 +166,8 @@ async fn a_damaged_disk_copy_is_not_written_to_tape_and_the_others_are() {
     let bad = site.put("bad", "single", &[("m1.disk0", b"will be damaged")]).await;
     site.fleet.world().files.values_mut().for_each(|data| data[0] ^= 1);
     let good = site.put("good", "single", &[("m1.disk0", b"is fine")]).await;
-    eventually("the good one is on tape", || async {
-        site.located(good).await.bitfile.residency.tape_copies == 1
-    })
-    .await;
+    eventually("the good one is on tape", || async { site.located(good).await.bitfile.residency.tape_copies == 1 })
+        .await;
     eventually("the bad one waits for a person", || async {
         let items = site.catalog.work_items(Some(WorkKind::Migrate), None, 10).await.expect("items");
         items.iter().any(|item| item.due == catalog::Timestamp::NEVER && item.reason.is_some())

@@ -3,8 +3,8 @@
 use std::{future::Future, sync::Arc, time::Duration};
 
 use catalog::{
-    Catalog, ClassOfService, DISK_COPY, Hierarchy, Home, Located, MediumKind, NewFile,
-    NewVolume, Options, Policies, ROOT, Segment, StorageClass,
+    Catalog, ClassOfService, DISK_COPY, Hierarchy, Home, Located, MediumKind, NewFile, NewVolume, Options, Policies,
+    ROOT, Segment, StorageClass,
 };
 use daemon::Shutdown;
 use daemon::config::{ByteSize, TimeSpan};

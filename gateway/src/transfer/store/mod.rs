@@ -113,6 +113,9 @@ impl Upload<'_> {
             Err(error) => return Err(error.into()),
         };
         self.settle(crew, &segments);
+        if let Some(stager) = self.task.inner.stager.get() {
+            stager.published();
+        }
         if let Some(partial) = self.foundation.replaced {
             // It shares files with what was just published, which the catalogue knows.
             if let Err(error) = self.task.inner.catalog.discard_partial(partial).await {
