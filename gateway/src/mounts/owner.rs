@@ -519,7 +519,9 @@ async fn agree(catalog: &Catalog, fence: Fence, label: &VolumeLabel, found: Moun
             catalog.relabel(label, first_block, Some(fence)).await.map_err(unavailable)?;
         }
         Verdict::Adopt { position, dead } => {
-            warn!(volume = %label, dead, "containers on tape that the catalogue does not know: dead space");
+            if dead > 0 {
+                warn!(volume = %label, dead, "containers on tape that the catalogue does not know: dead space");
+            }
             let adopted = WrittenContainer {
                 volume: label.clone(),
                 before: known,

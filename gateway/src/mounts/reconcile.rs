@@ -17,11 +17,11 @@ pub enum Verdict {
         /// Where the first container begins.
         first_block: u64,
     },
-    /// The tape is ahead: what lies between is dead space.
+    /// The tape is ahead: what lies between is dead space, or an index.
     Adopt {
         /// The end the catalogue takes over.
         position: TapePosition,
-        /// How many containers are dead.
+        /// How many containers are dead; none if only an index was added.
         dead: u32,
     },
     /// The tape is behind, or ends elsewhere: it must not be used.
@@ -47,7 +47,8 @@ pub fn reconcile(found: &Mounted, known: TapePosition) -> Verdict {
     if position == known {
         return Verdict::Agrees;
     }
-    if found.last_container > known_last && found.next_block > known.next_block {
+    // The same last container and a later end: an index was written behind it when the tape was let go.
+    if found.last_container >= known_last && found.next_block > known.next_block && found.last_container > 0 {
         return Verdict::Adopt { position, dead: found.last_container - known_last };
     }
     if found.last_container == 0 && known_last == 0 {
@@ -93,6 +94,11 @@ mod tests {
     #[test]
     fn a_container_whose_report_was_lost_is_adopted_as_dead_space() {
         assert_eq!(reconcile(&found(5, 150), known(4, 100)), Verdict::Adopt { position: known(6, 150), dead: 2 });
+    }
+
+    #[test]
+    fn an_index_behind_the_last_container_only_moves_the_end() {
+        assert_eq!(reconcile(&found(3, 102), known(4, 100)), Verdict::Adopt { position: known(4, 102), dead: 0 });
     }
 
     #[test]
