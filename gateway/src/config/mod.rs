@@ -9,7 +9,10 @@ mod storage;
 
 use std::{collections::BTreeSet, path::PathBuf};
 
-use daemon::config::{Problems, Settings};
+use daemon::{
+    config::{Problems, Settings},
+    logging::LogSettings,
+};
 use serde::{Deserialize, Serialize};
 use wire::id::{CosName, GatewayId};
 
@@ -59,6 +62,8 @@ pub struct Config {
     pub admin: AdminConfig,
     /// `[hsm]`
     pub hsm: HsmConfig,
+    /// `[log]`: read by whoever starts the process.
+    pub log: LogSettings,
 }
 
 impl Default for Config {
@@ -80,6 +85,7 @@ impl Default for Config {
             ftp: FtpConfig::default(),
             admin: AdminConfig::default(),
             hsm: HsmConfig::default(),
+            log: LogSettings::default(),
         }
     }
 }
@@ -103,6 +109,8 @@ const PARTS: &[&str] = &[
     FtpConfig::TEMPLATE,
     "\n",
     AdminConfig::TEMPLATE,
+    "\n",
+    LogSettings::TEMPLATE,
     "\n",
     HsmConfig::TEMPLATE,
     "\n",
