@@ -1,0 +1,74 @@
+//! `penstock`: one program for every part of a site.
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+use daemon::{Shutdown, logging::LogSettings};
+use site::cli::{Cli, Command};
+
+/// How long what moves may take to finish after the first signal.
+const SHUTDOWN_DEADLINE: std::time::Duration = std::time::Duration::from_secs(60);
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return failed(&anyhow::Error::new(error).context("start the runtime"), 1),
+    };
+    match runtime.block_on(run(cli)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failed { error, status }) => failed(&error, status),
+    }
+}
+
+struct Failed {
+    error: anyhow::Error,
+    status: u8,
+}
+
+impl<E: Into<anyhow::Error>> From<E> for Failed {
+    fn from(error: E) -> Self {
+        Self { error: error.into(), status: 1 }
+    }
+}
+
+async fn run(cli: Cli) -> Result<(), Failed> {
+    match cli.command {
+        Command::Serve(arguments) => Ok(site::serve::run(arguments, Shutdown::new(SHUTDOWN_DEADLINE)).await?),
+        Command::Gateway(arguments) => Ok(site::process::gateway(arguments, Shutdown::new(SHUTDOWN_DEADLINE)).await?),
+        Command::Mover(arguments) => Ok(site::process::mover(arguments, Shutdown::new(SHUTDOWN_DEADLINE)).await?),
+        Command::Admin(admin) => {
+            site::admin::run(*admin).await.map_err(|error| Failed { status: error.exit_status(), error: error.into() })
+        }
+        Command::Demo(demo) => {
+            // The demo's own words are what matters; what goes wrong is still logged.
+            daemon::logging::init(&LogSettings { filter: "warn".to_owned(), ..LogSettings::default() })?;
+            let shutdown = Shutdown::new(SHUTDOWN_DEADLINE);
+            let result = site::demo::run(demo, &shutdown).await;
+            shutdown.stop();
+            shutdown.finish().await;
+            Ok(result?)
+        }
+        Command::Cert(cert) => {
+            for line in site::certificates::run(cert)? {
+                site::say(&line);
+            }
+            Ok(())
+        }
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "penstock", &mut std::io::stdout());
+            Ok(())
+        }
+        Command::Man { folder } => {
+            std::fs::create_dir_all(&folder)?;
+            clap_mangen::generate_to(Cli::command(), &folder)?;
+            Ok(())
+        }
+    }
+}
+
+fn failed(error: &anyhow::Error, status: u8) -> ExitCode {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr().lock(), "penstock: {error:#}");
+    ExitCode::from(status)
+}
