@@ -115,6 +115,7 @@ impl Opener {
             secure,
             ports: self.ports.clone(),
             listener,
+            fresh: Vec::new(),
             idle: Vec::new(),
             lent: 0,
             user: None,
@@ -207,6 +208,10 @@ struct Channel {
     secure: Arc<Secure>,
     ports: Ports,
     listener: Option<TcpListener>,
+    /// Connections that have carried nothing yet. A peer may send all it has, and close, before a transfer asks for
+    /// them, so that its end is data like any other.
+    fresh: Vec<Link>,
+    /// Connections that an earlier transfer gave back: their end is the end.
     idle: Vec<Link>,
     /// How many connections the transfer has.
     lent: usize,
@@ -224,7 +229,7 @@ impl Channel {
     async fn run(mut self, mut requests: mpsc::Receiver<Attach>, close: CancellationToken) {
         let cut = self.shutdown.clone();
         loop {
-            let room = self.idle.len() + self.lent + self.coming.len() < usize::from(MAX_STREAMS);
+            let room = self.fresh.len() + self.idle.len() + self.lent + self.coming.len() < usize::from(MAX_STREAMS);
             tokio::select! {
                 () = close.cancelled() => break,
                 () = cut.cutting() => break,
@@ -241,7 +246,7 @@ impl Channel {
                 accepted = accept(self.listener.as_ref()), if room => self.accepted(accepted),
             }
         }
-        debug!(channel = %self.id, idle = self.idle.len(), "data channel closed");
+        debug!(channel = %self.id, idle = self.fresh.len() + self.idle.len(), "data channel closed");
     }
 
     fn attach(&mut self, Attach { arrivals, returned, accepted }: Attach) {
@@ -253,7 +258,7 @@ impl Channel {
         self.idle.retain(|link| !link.is_stale());
         let mut expected = None;
         if let Open::Connect { to } = &self.spec.open {
-            let have = self.idle.len() + self.coming.len();
+            let have = self.fresh.len() + self.idle.len() + self.coming.len();
             let streams = usize::from(self.spec.streams);
             for number in have..streams {
                 let address = to[number % to.len()];
@@ -263,7 +268,7 @@ impl Channel {
         }
         self.user = Some(User { arrivals, returned });
         let _ = accepted.send(Ok(expected));
-        for link in std::mem::take(&mut self.idle) {
+        for link in std::mem::take(&mut self.idle).into_iter().chain(std::mem::take(&mut self.fresh)) {
             self.lend(link);
         }
     }
@@ -272,7 +277,7 @@ impl Channel {
         match &self.user {
             // There is room for twice as many as can be; it fails only if the transfer is gone.
             Some(user) => self.lent += usize::from(user.arrivals.try_send(Arrival::Link(link)).is_ok()),
-            None => self.idle.push(link),
+            None => self.fresh.push(link),
         }
     }
 
