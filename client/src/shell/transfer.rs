@@ -294,7 +294,15 @@ impl App {
         if cancelled > 0 {
             self.output.note(&format!("stopped; re{} goes on where it stopped", action.trim_start_matches("re")));
         }
-        result?;
+        if let Err(error) = result {
+            if error.loses_connection() {
+                self.session = None;
+            }
+            // Each file has been told of.
+            if failed == 0 {
+                return Err(error.into());
+            }
+        }
         if failed > 0 || cancelled > 0 || left_out > 0 { Err(Trouble::Told) } else { Ok(()) }
     }
 }
