@@ -237,11 +237,7 @@ impl Channel {
                     Some(request) => self.attach(request),
                     None => break,
                 },
-                links = returned(&mut self.user) => {
-                    self.user = None;
-                    self.lent = 0;
-                    self.idle.extend(links);
-                }
+                links = returned(&mut self.user) => self.take_back(links),
                 Some(link) = self.coming.next() => self.arrived(link),
                 accepted = accept(self.listener.as_ref()), if room => self.accepted(accepted),
             }
@@ -249,7 +245,21 @@ impl Channel {
         debug!(channel = %self.id, idle = self.fresh.len() + self.idle.len(), "data channel closed");
     }
 
+    fn take_back(&mut self, links: Vec<Link>) {
+        self.user = None;
+        self.lent = 0;
+        self.idle.extend(links);
+    }
+
     fn attach(&mut self, Attach { arrivals, returned, accepted }: Attach) {
+        // A transfer that has just given its connections back may be followed at once: that message may still wait.
+        if let Some(user) = &mut self.user {
+            match user.returned.try_recv() {
+                Ok(links) => self.take_back(links),
+                Err(oneshot::error::TryRecvError::Closed) => self.take_back(Vec::new()),
+                Err(oneshot::error::TryRecvError::Empty) => {}
+            }
+        }
         if self.user.is_some() {
             let fault = Fault::new(FaultKind::Busy, format!("data channel {} serves another transfer", self.id));
             let _ = accepted.send(Err(fault));
