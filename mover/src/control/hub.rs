@@ -93,6 +93,14 @@ pub(crate) struct Hub {
     draining: bool,
 }
 
+/// Ends at a time, or never.
+async fn at(time: Option<tokio::time::Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}
+
 impl Hub {
     /// Starts the hub.
     pub(crate) fn start(config: MoverConfig, env: Env, opener: Opener, changed: Arc<Notify>) -> HubHandle {
@@ -121,7 +129,7 @@ impl Hub {
             tokio::time::interval(self.config.control.status_every.duration().max(Duration::from_millis(10)));
         let shutdown = self.env.shutdown.clone();
         let changed = self.changed.clone();
-        let mut quiet_until: Option<tokio::time::Instant> = None;
+        let (mut quiet_until, mut status_due) = (None::<tokio::time::Instant>, None::<tokio::time::Instant>);
         loop {
             if self.draining
                 && (self.table.is_quiet() || quiet_until.is_some_and(|until| until <= tokio::time::Instant::now()))
@@ -131,12 +139,6 @@ impl Hub {
             if self.draining && self.table.running_count() == 0 {
                 quiet_until.get_or_insert_with(|| tokio::time::Instant::now() + LAST_WORDS);
             }
-            let last_words = async {
-                match quiet_until {
-                    Some(until) => tokio::time::sleep_until(until).await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
                 biased;
                 () = shutdown.cutting() => break,
@@ -153,11 +155,14 @@ impl Hub {
                     self.draining = true;
                     self.tell_status();
                 }
-                () = changed.notified() => {
-                    tokio::time::sleep(STATUS_PAUSE).await;
+                () = changed.notified(), if status_due.is_none() => {
+                    status_due = Some(tokio::time::Instant::now() + STATUS_PAUSE);
+                }
+                () = at(status_due) => {
+                    status_due = None;
                     self.tell_status();
                 }
-                () = last_words => {}
+                () = at(quiet_until) => {}
                 _ = tick.tick() => self.tick(),
             }
         }
