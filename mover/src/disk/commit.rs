@@ -40,6 +40,7 @@ impl Committer {
     pub(crate) fn start(volume: Arc<Volume>, threads: usize, shutdown: &Shutdown) -> Self {
         let (queue, waiting) = mpsc::channel(QUEUE);
         let blocking = shutdown.clone();
+        shutdown.spawn_blocking(volume.write_back());
         shutdown.spawn(run(volume, threads.max(1), waiting, blocking));
         Self { queue }
     }

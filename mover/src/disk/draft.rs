@@ -19,7 +19,6 @@ use wire::id::FileId;
 use super::{
     error::DiskError,
     layout::Owner,
-    sys,
     volume::{Claim, Volume, allocated_bytes},
 };
 
@@ -41,7 +40,7 @@ enum Place {
     /// New, below `tmp`.
     Temporary { path: PathBuf, owner: Owner },
     /// It was there before and stays where it is.
-    InPlace { before_bytes: u64 },
+    Grown { before_bytes: u64 },
     /// It has been published: nothing to clean up.
     Published,
 }
@@ -60,7 +59,7 @@ impl Draft {
     }
 
     pub(super) fn growing(claim: Claim, file: File, before_bytes: u64, reserved_bytes: u64) -> Self {
-        Self::with(claim, file, Place::InPlace { before_bytes }, reserved_bytes)
+        Self::with(claim, file, Place::Grown { before_bytes }, reserved_bytes)
     }
 
     fn with(claim: Claim, file: File, place: Place, reserved_bytes: u64) -> Self {
@@ -92,9 +91,8 @@ impl Draft {
         let length = data.len() as u64;
         let begin_writeback = self.charge(length)?;
         self.file.write_all_at(data, offset_bytes).map_err(|source| self.failed("write", source))?;
-        if begin_writeback && let Err(error) = sys::begin_writeback(&self.file) {
-            // Only a hint: the sync at the end writes everything.
-            warn!(volume = %self.volume().label(), file = %self.id(), %error, "early write-back not possible");
+        if begin_writeback {
+            self.volume().begin_writeback(&self.file);
         }
         Ok(())
     }
@@ -145,7 +143,7 @@ impl Draft {
                 self.volume().publish(self.id(), owner, path)?;
                 true
             }
-            Place::InPlace { .. } | Place::Published => false,
+            Place::Grown { .. } | Place::Published => false,
         };
         self.settle();
         self.place = Place::Published;
@@ -155,7 +153,7 @@ impl Draft {
     /// Gives back the promise and counts what the file really takes.
     fn settle(&self) {
         let before_bytes = match self.place {
-            Place::InPlace { before_bytes } => before_bytes,
+            Place::Grown { before_bytes } => before_bytes,
             Place::Temporary { .. } => 0,
             Place::Published => return,
         };
@@ -172,7 +170,7 @@ impl Drop for Draft {
     fn drop(&mut self) {
         match &self.place {
             Place::Published => {}
-            Place::InPlace { .. } => self.settle(),
+            Place::Grown { .. } => self.settle(),
             Place::Temporary { path, .. } => {
                 if let Err(error) = fs::remove_file(path) {
                     warn!(path = %path.display(), %error, "temporary file could not be removed");

@@ -13,7 +13,10 @@ use std::{
     io,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        mpsc::{SyncSender, sync_channel},
+    },
     time::{Duration, SystemTime},
 };
 
@@ -30,7 +33,11 @@ use super::{
     identity::{self, Identity},
     layout::{self, Owner},
     space::{Full, Space},
+    sys,
 };
+
+/// Files that may wait to be written out early.
+const WRITEBACK_QUEUE: usize = 64;
 
 /// A file that nobody confirmed for so long is shown to every gateway: its own is not coming back.
 const ORPHAN_AGE: Duration = Duration::from_secs(24 * 3600);
@@ -64,6 +71,8 @@ pub(crate) struct Volume {
     busy: Mutex<HashSet<FileId>>,
     unconfirmed: Mutex<HashMap<FileId, Owner>>,
     changed: Arc<Notify>,
+    /// The way to the thread that asks the kernel to write out; see [`Volume::write_back`].
+    dirty: OnceLock<SyncSender<Arc<File>>>,
     _identity: Identity,
 }
 
@@ -120,6 +129,7 @@ impl Volume {
             busy: Mutex::default(),
             unconfirmed: Mutex::new(unconfirmed),
             changed,
+            dirty: OnceLock::new(),
             _identity: identity,
         }))
     }
@@ -289,6 +299,29 @@ impl Volume {
         Ok(page.into_iter().take(limit).map(|(id, (length, confirmed))| (id, length, confirmed)).collect())
     }
 
+    /// Has the kernel begin to write out a file that is still growing. Never blocks: without a thread for it, or with too
+    /// much asked for already, nothing happens, and the sync at the end writes everything.
+    pub(super) fn begin_writeback(&self, file: &Arc<File>) {
+        if let Some(dirty) = self.dirty.get() {
+            let _ = dirty.try_send(file.clone());
+        }
+    }
+
+    /// The work of the thread that asks the kernel to write out files. That call waits while the disk's queue is full,
+    /// which must not hold up a thread that moves data. Empty the second time; ends with the volume.
+    pub(super) fn write_back(&self) -> impl FnOnce() + Send + 'static {
+        let (sender, receiver) = sync_channel::<Arc<File>>(WRITEBACK_QUEUE);
+        let _ = self.dirty.set(sender);
+        let label = self.label.clone();
+        move || {
+            while let Ok(file) = receiver.recv() {
+                if let Err(error) = sys::begin_writeback(&file) {
+                    warn!(volume = %label, %error, "early write-back not possible");
+                }
+            }
+        }
+    }
+
     /// Makes what was renamed into `incoming` durable.
     pub(super) fn sync_incoming(&self) -> Result<(), DiskError> {
         self.incoming_folder.sync_all().map_err(|source| {
@@ -353,7 +386,7 @@ impl Volume {
         if *health == VolumeHealth::Up {
             tracing::error!(volume = %self.label, reason, "volume is read-only from now on; check the disk, then restart the mover");
             *health = VolumeHealth::ReadOnly { reason: format!("a write failed: {reason}") };
-            self.changed.notify_waiters();
+            self.changed.notify_one();
         }
     }
 
