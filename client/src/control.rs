@@ -185,13 +185,9 @@ impl Control {
                     return Ok(reply);
                 }
                 let broke = |source| ClientError::Control { server: self.server.clone(), source };
-                let closed = || broke(io::Error::new(io::ErrorKind::UnexpectedEof, "the server closed it"));
-                match self.stream.read_buf(&mut self.received).await {
-                    Ok(0) => return Err(closed()),
-                    Ok(_) => {}
-                    // TLS says at length that nobody said good-bye.
-                    Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Err(closed()),
-                    Err(error) => return Err(broke(error)),
+                if self.stream.read_buf(&mut self.received).await.map_err(broke)? == 0 {
+                    let reason = "the server closed it";
+                    return Err(broke(io::Error::new(io::ErrorKind::UnexpectedEof, reason)));
                 }
             }
         };

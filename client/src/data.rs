@@ -238,9 +238,7 @@ impl Client<Ready> {
         }
         let reply = self.ask(&Command::Spas { extended }).await?;
         if reply.code() == 229 {
-            let control = self.control.peer.ip();
-            let addresses = reply.striped_addresses()?.into_iter();
-            return addresses.map(|address| reachable(address, control, self.control.server())).collect();
+            return Ok(reply.striped_addresses()?);
         }
         if matches!(reply.code(), 500 | 501 | 502 | 504) {
             return Ok(vec![self.passive_now().await?]);
@@ -251,7 +249,12 @@ impl Client<Ready> {
     /// Reads the address in a reply to PASV or EPSV, or in a 127 or 129.
     pub(crate) fn address_of(&self, reply: &Reply) -> Result<SocketAddr> {
         let control = self.control.peer.ip();
-        reachable(reply.passive_address(control)?, control, self.control.server())
+        let address = reply.passive_address(control)?;
+        // Behind NAT a server may name an address that means nothing here: the one we reached it by is better.
+        if address.ip().is_unspecified() {
+            return Ok(SocketAddr::new(control, address.port()));
+        }
+        Ok(address)
     }
 
     /// Turns delayed passive on or off: with it, the server names the address after the file.
@@ -263,39 +266,5 @@ impl Client<Ready> {
             }
         }
         Ok(())
-    }
-}
-
-/// The address of a mover as we can reach it. Movers are other hosts than the gateway, so a server may name any; but not
-/// one that means this machine, or a group, unless it is there itself: it could make us talk to services that trust us.
-fn reachable(address: SocketAddr, control: IpAddr, server: &str) -> Result<SocketAddr> {
-    let ip = address.ip().to_canonical();
-    // Behind NAT a server may name an address that means nothing here: the one we reached it by is better.
-    if ip.is_unspecified() {
-        return Ok(SocketAddr::new(control, address.port()));
-    }
-    if ip.is_multicast() || (ip.is_loopback() && !control.to_canonical().is_loopback()) {
-        let reason = format!("it sends us to {address}, which is no address of a mover");
-        return Err(ClientError::BadData { peer: server.to_owned(), reason });
-    }
-    Ok(address)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_distant_server_cannot_send_us_to_ourselves() {
-        let ask = |address: &str, control: &str| {
-            reachable(address.parse().unwrap(), control.parse().unwrap(), "s").map(|address| address.to_string()).ok()
-        };
-        assert_eq!(ask("127.0.0.1:22", "192.0.2.1"), None);
-        assert_eq!(ask("[::ffff:127.0.0.1]:22", "192.0.2.1"), None);
-        assert_eq!(ask("[::1]:22", "192.0.2.1"), None);
-        assert_eq!(ask("224.0.0.1:22", "192.0.2.1"), None);
-        assert_eq!(ask("127.0.0.2:22", "127.0.0.1").as_deref(), Some("127.0.0.2:22"));
-        assert_eq!(ask("10.0.0.7:22", "192.0.2.1").as_deref(), Some("10.0.0.7:22"));
-        assert_eq!(ask("0.0.0.0:22", "192.0.2.1").as_deref(), Some("192.0.2.1:22"));
     }
 }

@@ -222,11 +222,9 @@ impl ClientError {
     }
 
     pub(crate) fn refused(command: &wire::ftp::Command, reply: Reply) -> Self {
+        // A password is never part of a message.
         let command = match command {
-            // A password is never part of a message, and a certificate's own name says nothing.
-            wire::ftp::Command::User(_) | wire::ftp::Command::Pass(_) | wire::ftp::Command::Acct(_) => {
-                "log in".to_owned()
-            }
+            wire::ftp::Command::Pass(_) | wire::ftp::Command::Acct(_) => command.verb().to_owned(),
             other => other.line(),
         };
         Self::Refused { command, reply: Box::new(reply) }

@@ -100,7 +100,7 @@ fn commands_come_from_standard_input_too_and_patterns_are_expanded() {
 
 #[test]
 fn ctrl_c_stops_a_transfer_and_reget_goes_on() {
-    let server = Server::start().with_file("/f", &vec![3; 20 << 20]);
+    let server = Server::start().with_file("/f", &vec![3; 40 << 20]);
     let folder = tempfile::tempdir().unwrap();
     server.faults(|faults| faults.pause_ms = 5);
     let child = pftp(&server, folder.path(), &["-w1", "-c", "get f"])
@@ -125,7 +125,7 @@ fn ctrl_c_stops_a_transfer_and_reget_goes_on() {
     let output = run(&server, folder.path(), &["-c", "reget f"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert!(text(&output.stdout).contains("had come before"), "{}", text(&output.stdout));
-    assert_eq!(std::fs::read(folder.path().join("f")).unwrap(), vec![3; 20 << 20]);
+    assert_eq!(std::fs::read(folder.path().join("f")).unwrap(), vec![3; 40 << 20]);
 }
 
 #[test]

@@ -13,7 +13,7 @@
 //! - `disk`: disk volumes.
 //! - `drives`: tape drives and libraries behind handles.
 //! - [`tape`], [`scsi`], [`vtl`]: tape above the SCSI seam, the seam, and the virtual library below it.
-//! - `sums`, `block`, `burst`: checksums on the way, memory and threads for data in flight.
+//! - `sums`, `block`: checksums on the way, memory for data in flight.
 //!
 //! A mover knows volumes, extents and addresses; never names, users or policy.
 

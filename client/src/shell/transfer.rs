@@ -294,15 +294,7 @@ impl App {
         if cancelled > 0 {
             self.output.note(&format!("stopped; re{} goes on where it stopped", action.trim_start_matches("re")));
         }
-        if let Err(error) = result {
-            if error.loses_connection() {
-                self.session = None;
-            }
-            // Each file has been told of.
-            if failed == 0 {
-                return Err(error.into());
-            }
-        }
+        result?;
         if failed > 0 || cancelled > 0 || left_out > 0 { Err(Trouble::Told) } else { Ok(()) }
     }
 }

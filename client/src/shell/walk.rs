@@ -17,9 +17,6 @@ use crate::{
     names,
 };
 
-/// Most files and folders of one walk: a server can list without end.
-const MAX_FOUND: usize = 10_000_000;
-
 /// What a walk found.
 #[derive(Debug)]
 pub(super) struct Tree<F, D> {
@@ -52,10 +49,6 @@ impl App {
                 return Err(ClientError::Cancelled.into());
             }
             let listing = self.session().await?.list(&folder).await?;
-            if tree.files.len() + tree.folders.len() + listing.entries.len() > MAX_FOUND {
-                let text = format!("{root}: more than {MAX_FOUND} files: fetch its folders one by one");
-                return Err(Trouble::Said(text));
-            }
             for name in listing.refused {
                 tree.left_out.push(format!("{folder}: the server lists {name:?}, which is no name in this folder"));
             }

@@ -24,6 +24,6 @@ pub(crate) use self::{
     flow::{Flow, Totals},
     ports::Ports,
     receive::{Intake, Lane, receive},
-    send::{Body, Next, Parcel, Supply, send},
+    send::{Body, Memory, Next, Parcel, Supply, send},
     turn::Turns,
 };

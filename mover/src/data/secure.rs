@@ -11,7 +11,7 @@ use daemon::{
     trust::{Dn, Identity},
 };
 use tokio::net::TcpStream;
-use tokio_rustls::rustls::{ClientConfig, Connection, ServerConfig};
+use tokio_rustls::rustls::{self, ClientConfig, Connection, ServerConfig};
 use wire::mover::{Fault, FaultKind, PeerCheck, Security, TlsSide};
 
 use super::link::Link;
@@ -118,8 +118,11 @@ impl Expected {
 
 fn broken(peer: SocketAddr, error: &std::io::Error) -> Fault {
     use std::io::ErrorKind as Kind;
+    let reason = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     let kind = match error.kind() {
-        _ if tls::refusal(error).is_some() => FaultKind::PeerUntrusted,
+        _ if matches!(reason, Some(rustls::Error::NoCertificatesPresented | rustls::Error::InvalidCertificate(_))) => {
+            FaultKind::PeerUntrusted
+        }
         Kind::UnexpectedEof | Kind::ConnectionReset | Kind::BrokenPipe | Kind::ConnectionAborted => FaultKind::PeerLost,
         _ => FaultKind::PeerProtocol,
     };

@@ -67,12 +67,15 @@ pub(crate) struct Parcel {
     pub(crate) body: Body,
 }
 
+/// Bytes in memory.
+pub(crate) type Memory = Box<dyn AsRef<[u8]> + Send>;
+
 /// Where a parcel's bytes are.
 pub(crate) enum Body {
     /// In a file, from this offset.
     File(Arc<File>, u64),
     /// In memory.
-    Memory(Box<dyn AsRef<[u8]> + Send>),
+    Memory(Memory),
 }
 
 struct Sending<S> {

@@ -73,7 +73,13 @@ impl Turns {
 
     /// Keeps a connection whose data has been sent until the peer has closed it, at most so long.
     pub(super) fn linger(&self, link: Link, limit: Duration) {
-        self.shutdown.spawn_until_cut(tokio::time::timeout(limit, link.linger()));
+        let stop = self.shutdown.clone();
+        self.shutdown.spawn_until_cut(async move {
+            tokio::select! {
+                _ = tokio::time::timeout(limit, link.linger()) => {}
+                () = stop.stopping() => {}
+            }
+        });
     }
 }
 

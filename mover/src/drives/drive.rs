@@ -42,7 +42,7 @@ pub(crate) struct ReadEnd {
 #[derive(Clone)]
 pub(crate) struct DriveHandle {
     id: DriveId,
-    calls: mpsc::Sender<Box<dyn FnOnce(&mut Owner) + Send>>,
+    calls: mpsc::Sender<QueuedCall>,
     status: Arc<Mutex<DriveStatus>>,
 }
 
@@ -54,6 +54,9 @@ struct Owner {
     remaining_bytes: u64,
     changed: Arc<Notify>,
 }
+
+/// A call on its way to the thread.
+type QueuedCall = Box<dyn FnOnce(&mut Owner) + Send>;
 
 impl DriveHandle {
     /// Starts the thread of a drive.
@@ -77,7 +80,7 @@ impl DriveHandle {
             read_bytes: 0,
             mounts: 0,
         }));
-        let (calls, mut waiting) = mpsc::channel::<Box<dyn FnOnce(&mut Owner) + Send>>(QUEUE);
+        let (calls, mut waiting) = mpsc::channel::<QueuedCall>(QUEUE);
         let mut owner = Owner { drive, mover, status: status.clone(), remaining_bytes: 0, changed };
         shutdown.spawn_blocking(move || {
             while let Some(call) = waiting.blocking_recv() {
@@ -156,7 +159,7 @@ impl Owner {
 
     fn doing(&self, activity: &str) {
         activity.clone_into(&mut self.status().activity);
-        self.changed.notify_waiters();
+        self.changed.notify_one();
     }
 
     fn attach(

@@ -27,7 +27,7 @@ const CLEANING_PREFIX: &str = "CLN";
 #[derive(Clone)]
 pub(crate) struct LibraryHandle {
     id: LibraryId,
-    calls: mpsc::Sender<Box<dyn FnOnce(&mut Owner) + Send>>,
+    calls: mpsc::Sender<QueuedCall>,
 }
 
 struct Owner {
@@ -36,10 +36,13 @@ struct Owner {
     libraries: Libraries,
 }
 
+/// A call on its way to the thread.
+type QueuedCall = Box<dyn FnOnce(&mut Owner) + Send>;
+
 impl LibraryHandle {
     /// Starts the thread of a robot.
     pub(crate) fn start(id: LibraryId, changer: Changer, libraries: Libraries, shutdown: &Shutdown) -> Self {
-        let (calls, mut waiting) = mpsc::channel::<Box<dyn FnOnce(&mut Owner) + Send>>(QUEUE);
+        let (calls, mut waiting) = mpsc::channel::<QueuedCall>(QUEUE);
         let mut owner = Owner { id: id.clone(), changer, libraries };
         shutdown.spawn_blocking(move || {
             while let Some(call) = waiting.blocking_recv() {

@@ -18,7 +18,7 @@ use super::{
     plan::{DiskPiece, TapePiece},
 };
 use crate::{
-    data::{Body, Flow, Next, Supply as _},
+    data::{Body, Flow, Memory, Next, Supply as _},
     disk::Volumes,
     sums::Tally,
     tape::{AppendReport, Member, MemberSource, SegmentOf, SinkError, SourceError, Stopped, Wanted},
@@ -44,7 +44,7 @@ pub(super) struct DiskBytes {
 pub(super) struct ChannelBytes {
     hopper: Arc<Hopper>,
     runtime: tokio::runtime::Handle,
-    parcel: Option<(Box<dyn AsRef<[u8]> + Send>, usize)>,
+    parcel: Option<(Memory, usize)>,
 }
 
 /// Members with their bytes.
@@ -195,7 +195,7 @@ pub(super) fn wanted(pieces: &[TapePiece]) -> Vec<Wanted> {
 /// Where the bytes of members go.
 pub(super) enum Destination {
     /// New disk files.
-    Files(BatchLane),
+    Files(Box<BatchLane>),
     /// A channel, through a hopper.
     Channel(HopperLane, tokio::runtime::Handle),
     /// Nowhere: only their sums are of interest.

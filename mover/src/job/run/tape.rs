@@ -123,7 +123,7 @@ impl Job {
         let flow = self.flow(task, Direction::Local);
         let reading = async {
             let Read { destination, failed, stopped } =
-                self.read_members(&read, Destination::Files(lane), Some(flow.clone())).await?;
+                self.read_members(&read, Destination::Files(Box::new(lane)), Some(flow.clone())).await?;
             if let Destination::Files(mut lane) = destination {
                 let faults: BTreeMap<_, _> = failed.iter().map(|piece| (piece.offset_bytes, &piece.fault)).collect();
                 for piece in &read.pieces {
