@@ -8,7 +8,7 @@ use catalog::{DISK_COPY, Located, Segment, TapeRead};
 use tokio::{sync::mpsc, time::timeout};
 use wire::{
     checksum::ExtraSums,
-    id::{ChannelId, MoverId},
+    id::{BitfileId, ChannelId, MoverId},
     mover::{Eof, Framing, Job, Piece, Sink, Source},
 };
 
@@ -54,6 +54,7 @@ pub(super) async fn run(task: Arc<Task>, what: Retrieve) -> Result<Summary, Fail
             break;
         }
         task.inner.catalog.touch(located.bitfile.id);
+        let _permit = task.permit()?;
         let mut ends = task.unless_stopped(task.port.lock()).await?;
         let sent = send(&task, &what, &located, segments.clone(), &mut ends, &mut opened).await;
         match sent {
@@ -153,7 +154,7 @@ async fn send(
     if !std::mem::replace(opened, true) {
         task.say(Step::Opening { reused: ready.reused, bytes: Some(bytes) }).await;
     }
-    let relayed_bytes = sending.finish(task, reason).await?;
+    let relayed_bytes = sending.finish(task, located.bitfile.id, reason).await?;
     Ok(Summary { bytes, elapsed: task.started.elapsed(), movers, relayed_bytes, stored: None })
 }
 
@@ -294,7 +295,7 @@ impl Sending {
     }
 
     /// Follows all to their end; how many bytes were relayed.
-    async fn finish(mut self, task: &Task, reason: Option<RelayReason>) -> Result<u64, Broken> {
+    async fn finish(mut self, task: &Task, bitfile: BitfileId, reason: Option<RelayReason>) -> Result<u64, Broken> {
         let mut relayed = 0;
         loop {
             let news = tokio::select! {
@@ -307,6 +308,8 @@ impl Sending {
                 Some(News::Received) => {}
                 Some(News::Progress { duty, bytes, .. }) => {
                     task.card().moved(self.crew.client_bytes());
+                    // A file that is being read is not purged.
+                    task.inner.catalog.touch(bitfile);
                     if let Duty::Client(stripe) | Duty::Behind(stripe) = duty {
                         let stripes = self.senders.max(1);
                         task.progress(Progress { stripe, stripes, bytes, ranges: Vec::new() });
