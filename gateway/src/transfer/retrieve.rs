@@ -47,7 +47,7 @@ pub(super) async fn run(task: Arc<Task>, what: Retrieve) -> Result<Summary, Fail
     let mut last = None;
     let mut opened = false;
     for attempt in 0..ATTEMPTS {
-        let located = task.unless_stopped(on_disk(&task, &what)).await??;
+        let located = task.unless_stopped(on_disk(&task, &what, attempt > 0)).await??;
         let copy = located.copy(DISK_COPY);
         let segments = copy.map(|copy| copy.segments.clone()).unwrap_or_default();
         if attempt > 0 && segments == tried {
@@ -76,8 +76,9 @@ pub(super) async fn run(task: Arc<Task>, what: Retrieve) -> Result<Summary, Fail
     }))
 }
 
-/// Where the file is, once it is on disk.
-async fn on_disk(task: &Task, what: &Retrieve) -> Result<Located, Failure> {
+/// Where the file is, once it is on disk. If `again`, the disk copy could not be read: the recall queue is asked, which
+/// gives up a copy that nobody can reach and brings another from tape.
+async fn on_disk(task: &Task, what: &Retrieve, again: bool) -> Result<Located, Failure> {
     let path = &what.file.path;
     let bitfile = what.file.file.bitfile;
     let located = task.inner.catalog.locate_one(bitfile).await.map_err(|error| match error {
@@ -86,7 +87,8 @@ async fn on_disk(task: &Task, what: &Retrieve) -> Result<Located, Failure> {
         }
         other => other.into(),
     })?;
-    if located.bitfile.size_bytes == 0 || located.copy(DISK_COPY).is_some() {
+    let recall = again && located.bitfile.residency.tape_copies > 0;
+    if located.bitfile.size_bytes == 0 || (located.copy(DISK_COPY).is_some() && !recall) {
         return Ok(located);
     }
     let stock = task.inner.shelf.stock(false).await?;
