@@ -8,7 +8,7 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 use catalog::{Catalog, NewAccount, testing::PostgresCluster};
 use daemon::{
     Clock, Shutdown,
-    config::ByteSize,
+    config::{ByteSize, TimeSpan},
     pki::{Holder, SiteCa},
     role::Role,
     tls::{HotCredential, Trust},

@@ -8,6 +8,8 @@
 //! Invariant: no call tells anybody of a name, or that there is none, in a directory that they may not pass through.
 
 mod edit;
+#[cfg(test)]
+mod tests;
 mod view;
 
 use catalog::{Catalog, CatalogError, ClassOfService, Entry, FileInfo, Listing, MAX_PAGE, TreePath};

@@ -169,6 +169,10 @@ impl Stager for Hsm {
         }
     }
 
+    fn no_room(&self, pool: &str, bytes: u64) {
+        Self::no_room(self, pool, bytes);
+    }
+
     fn published(&self) {
         Self::published(self);
     }

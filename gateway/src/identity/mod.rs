@@ -199,7 +199,7 @@ impl Identities {
                 FailureKind::NotLoggedIn,
                 format_args!(
                     "the grid-mapfile maps {subject} to account {name}, which does not exist: the operator makes it \
-                     with `penstock admin user add {name}`"
+                     with `penstock admin user set {name}`"
                 ),
             )
         })

@@ -30,7 +30,7 @@ use tokio_rustls::client::TlsStream;
 use tracing::{debug, info, warn};
 use wire::{
     id::{ChannelId, TransferId},
-    mover::{Call, ChannelSpec, Event, Job, PROTOCOL_VERSION, Request, VolumeFile, frame},
+    mover::{Call, ChannelSpec, Event, Fault, FaultKind, Job, Outcome, PROTOCOL_VERSION, Request, VolumeFile, frame},
 };
 
 use super::{
@@ -163,7 +163,7 @@ impl Owner {
                 Vec::new()
             }
             Command::Start { events, .. } => {
-                let _ = events.send(TransferEvent::Failed { error: away(), outcome: Default::default() });
+                let _ = events.send(TransferEvent::Failed { error: away(), outcome: Outcome::default() });
                 Vec::new()
             }
             Command::Settle { transfer } => table.settle(transfer),
@@ -301,8 +301,15 @@ impl Owner {
             }
             Command::Close { .. } => Vec::new(),
             Command::Start { transfer, job, events, care } => {
-                table.start(transfer, events, care);
-                vec![Effect::Send(Request::Start { transfer, job })]
+                match frame::encode(&Request::Start { transfer, job }, &mut line.outgoing) {
+                    Ok(()) => table.start(transfer, events, care),
+                    Err(error) => {
+                        let fault = Fault::new(FaultKind::BadRequest, format_args!("the job is too large: {error}"));
+                        let error = MoverError::Refused { mover: self.mover.name.clone(), fault };
+                        let _ = events.send(TransferEvent::Failed { error, outcome: Outcome::default() });
+                    }
+                }
+                Vec::new()
             }
             Command::Cancel { transfer } => vec![Effect::Send(Request::Cancel { transfer })],
             Command::Settle { transfer } => table.settle(transfer),
@@ -320,7 +327,7 @@ impl Owner {
 impl Conversation {
     fn say(&mut self, request: &Request) {
         if let Err(error) = frame::encode(request, &mut self.outgoing) {
-            // The planner bounds what goes into one job far below this.
+            // Jobs are seen to before; nothing else is near the limit.
             tracing::error!(%error, "a request to a mover could not be written");
         }
     }

@@ -39,6 +39,7 @@ use crate::{
 const BUFFER_BYTES: usize = 64 << 10;
 
 pub(super) async fn run(task: Arc<Task>, text: BoxStream<'static, Result<Bytes, Failure>>) -> Result<Summary, Failure> {
+    let _permit = task.permit()?;
     let mut ends = task.unless_stopped(task.port.lock()).await?;
     let sent = send(&task, &mut ends, text).await;
     match &sent {

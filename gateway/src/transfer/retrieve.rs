@@ -8,7 +8,7 @@ use catalog::{DISK_COPY, Located, Segment, TapeRead};
 use tokio::{sync::mpsc, time::timeout};
 use wire::{
     checksum::ExtraSums,
-    id::{ChannelId, MoverId},
+    id::{BitfileId, ChannelId, MoverId},
     mover::{Eof, Framing, Job, Piece, Sink, Source},
 };
 
@@ -47,13 +47,14 @@ pub(super) async fn run(task: Arc<Task>, what: Retrieve) -> Result<Summary, Fail
     let mut last = None;
     let mut opened = false;
     for attempt in 0..ATTEMPTS {
-        let located = task.unless_stopped(on_disk(&task, &what)).await??;
+        let located = task.unless_stopped(on_disk(&task, &what, attempt > 0)).await??;
         let copy = located.copy(DISK_COPY);
         let segments = copy.map(|copy| copy.segments.clone()).unwrap_or_default();
         if attempt > 0 && segments == tried {
             break;
         }
         task.inner.catalog.touch(located.bitfile.id);
+        let _permit = task.permit()?;
         let mut ends = task.unless_stopped(task.port.lock()).await?;
         let sent = send(&task, &what, &located, segments.clone(), &mut ends, &mut opened).await;
         match sent {
@@ -75,8 +76,9 @@ pub(super) async fn run(task: Arc<Task>, what: Retrieve) -> Result<Summary, Fail
     }))
 }
 
-/// Where the file is, once it is on disk.
-async fn on_disk(task: &Task, what: &Retrieve) -> Result<Located, Failure> {
+/// Where the file is, once it is on disk. If `again`, the disk copy could not be read: the recall queue is asked, which
+/// gives up a copy that nobody can reach and brings another from tape.
+async fn on_disk(task: &Task, what: &Retrieve, again: bool) -> Result<Located, Failure> {
     let path = &what.file.path;
     let bitfile = what.file.file.bitfile;
     let located = task.inner.catalog.locate_one(bitfile).await.map_err(|error| match error {
@@ -85,7 +87,8 @@ async fn on_disk(task: &Task, what: &Retrieve) -> Result<Located, Failure> {
         }
         other => other.into(),
     })?;
-    if located.bitfile.size_bytes == 0 || located.copy(DISK_COPY).is_some() {
+    let recall = again && located.bitfile.residency.tape_copies > 0;
+    if located.bitfile.size_bytes == 0 || (located.copy(DISK_COPY).is_some() && !recall) {
         return Ok(located);
     }
     let stock = task.inner.shelf.stock(false).await?;
@@ -153,7 +156,7 @@ async fn send(
     if !std::mem::replace(opened, true) {
         task.say(Step::Opening { reused: ready.reused, bytes: Some(bytes) }).await;
     }
-    let relayed_bytes = sending.finish(task, reason).await?;
+    let relayed_bytes = sending.finish(task, located.bitfile.id, reason).await?;
     Ok(Summary { bytes, elapsed: task.started.elapsed(), movers, relayed_bytes, stored: None })
 }
 
@@ -294,7 +297,7 @@ impl Sending {
     }
 
     /// Follows all to their end; how many bytes were relayed.
-    async fn finish(mut self, task: &Task, reason: Option<RelayReason>) -> Result<u64, Broken> {
+    async fn finish(mut self, task: &Task, bitfile: BitfileId, reason: Option<RelayReason>) -> Result<u64, Broken> {
         let mut relayed = 0;
         loop {
             let news = tokio::select! {
@@ -307,6 +310,8 @@ impl Sending {
                 Some(News::Received) => {}
                 Some(News::Progress { duty, bytes, .. }) => {
                     task.card().moved(self.crew.client_bytes());
+                    // A file that is being read is not purged.
+                    task.inner.catalog.touch(bitfile);
                     if let Duty::Client(stripe) | Duty::Behind(stripe) = duty {
                         let stripes = self.senders.max(1);
                         task.progress(Progress { stripe, stripes, bytes, ranges: Vec::new() });

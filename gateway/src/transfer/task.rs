@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, info, info_span};
 use wire::id::AccountName;
@@ -61,19 +61,10 @@ where
         cancel: cancel.clone(),
         desk,
     });
-    let permit = Arc::clone(&inner.permits).try_acquire_owned();
     let work = work(Arc::clone(&task));
     let stopping = inner.shutdown.is_stopping();
     let run = async move {
-        let result = match permit {
-            _ if stopping => Err(going_down()),
-            Err(_) => Err(Failure::new(
-                FailureKind::Busy,
-                format_args!("{} transfers move already: try again in a moment", task.inner.limits.transfers),
-            )
-            .retry_after(Duration::from_secs(10))),
-            Ok(_permit) => work.await,
-        };
+        let result = if stopping { Err(going_down()) } else { work.await };
         task.count(direction, &result);
         drop(task);
         // The door may have gone; its client's bytes have been dealt with all the same.
@@ -86,6 +77,19 @@ where
 impl Task {
     pub(super) fn card(&self) -> &Card {
         &self.desk.card
+    }
+
+    /// Leave to move data. Whoever waits for tape has none, so that those who wait never keep others from moving.
+    ///
+    /// # Errors
+    ///
+    /// [`FailureKind::Busy`] if as many move as may.
+    pub(super) fn permit(&self) -> Result<OwnedSemaphorePermit, Failure> {
+        Arc::clone(&self.inner.permits).try_acquire_owned().map_err(|_| {
+            let most = self.inner.limits.transfers;
+            Failure::new(FailureKind::Busy, format_args!("{most} transfers move already: try again in a moment"))
+                .retry_after(Duration::from_secs(10))
+        })
     }
 
     /// Tells the door; waits while it is slow.

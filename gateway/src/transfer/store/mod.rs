@@ -48,6 +48,7 @@ pub(super) async fn run(task: Arc<Task>, what: Store) -> Result<Summary, Failure
         class,
         disk,
     };
+    let _permit = task.permit()?;
     match receive(&upload).await? {
         Ok(got) => upload.commit(got).await,
         Err(cut) => Err(upload.keep(cut).await),

@@ -170,7 +170,11 @@ async fn plan(upload: &Upload<'_>, view: &PortView, avoid: &BTreeSet<VolumeLabel
             break;
         }
     }
-    write::plan(&writing, view)
+    write::plan(&writing, view).inspect_err(|failure| {
+        if let (FailureKind::NoSpace, Some(stager)) = (failure.kind(), inner.stager.get()) {
+            stager.no_room(&upload.disk.pool, upload.what.size_bytes.unwrap_or_default());
+        }
+    })
 }
 
 impl Receiving {
