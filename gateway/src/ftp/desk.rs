@@ -23,7 +23,7 @@ pub(super) trait Desk: Send + Sync + 'static {
     fn met(&self, identity: Option<Identity>);
 
     /// Does this. Long work speaks through `voice` meanwhile and heeds its cancellation. The future goes on when the
-    /// connection ends, unless cancelled: a transfer whose bytes are all in is committed.
+    /// connection ends, unless cancelled: a transfer whose bytes are known to be all in is committed.
     fn work(self: Arc<Self>, work: Work, voice: Voice) -> BoxFuture<'static, Outcome>;
 
     /// Closes the data connections that are kept between transfers.

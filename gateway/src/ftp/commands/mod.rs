@@ -33,7 +33,10 @@ use wire::{
     id::AccountName,
 };
 
-use self::port::{Ports, Terms, class_name};
+use self::{
+    port::{Ports, Terms, class_name},
+    refusal::refusal,
+};
 use super::{
     config::FtpConfig,
     desk::{Desk, Voice},
@@ -120,15 +123,21 @@ impl Commands {
             Login::Certificate { account } => self.by_certificate(account).await,
             Login::Anonymous => self.anonymous().await,
         };
-        let principal = match principal {
-            Ok(principal) => principal,
+        let entered = async {
+            let principal = principal?;
+            let home = self.services.files.home(&principal).await?;
+            let home = AbsolutePath::root().join_text(&home.to_string());
+            Ok((principal, home.map_err(|error| Failure::new(FailureKind::BadName, error))?))
+        };
+        let (principal, home) = match entered.await {
+            Ok(entered) => entered,
             Err(failure) => {
+                let failure: Failure = failure;
                 info!(reason = failure.message(), "login refused");
-                return Outcome::LoginRefused(Reply::new(530, refusal::sentence(failure.message())));
+                return Outcome::LoginRefused(refusal(&failure, "login"));
             }
         };
         let account = principal.account.clone();
-        let home = self.home(&principal).await;
         *self.who.lock().unwrap_or_else(PoisonError::into_inner) = Some(principal);
         // RFC 4217 section 14: 232 where the certificate was enough, 230 behind a password.
         let code = if matches!(self.config_login(), How::Certificate) { 232 } else { 230 };
@@ -151,20 +160,6 @@ impl Commands {
         let nobody = || Failure::new(FailureKind::NotLoggedIn, "nobody is let in without a certificate");
         let name = self.config.anonymous_account.as_ref().ok_or_else(nobody)?;
         self.services.identities.account(name).await
-    }
-
-    /// Where a session begins: the account's home if it can be entered, else the root.
-    async fn home(&self, principal: &Principal) -> AbsolutePath {
-        let Some(home) = &principal.home else { return AbsolutePath::root() };
-        let Ok(path) = AbsolutePath::root().join_text(home) else { return AbsolutePath::root() };
-        let entered = async { self.services.files.enter(principal, &self.tree(&path)?).await };
-        match entered.await {
-            Ok(_) => path,
-            Err(failure) => {
-                info!(%path, reason = failure.message(), "home cannot be entered");
-                AbsolutePath::root()
-            }
-        }
     }
 
     async fn choose_cos(&self, class: &Text) -> Outcome {

@@ -12,15 +12,14 @@
 
 use std::time::Duration;
 
+use catalog::TreePath;
 use tracing::info;
 use wire::{extent::ByteRange, ftp::Reply};
 
 use super::{
     super::{
         desk::Voice,
-        session::work::{
-            AddressForm, Carriage, Destination, List, Opener, Outcome, PortRequest, Retrieve, Store, Wanted,
-        },
+        session::work::{AddressForm, Carriage, Destination, List, Outcome, PortRequest, Retrieve, Store, Wanted},
     },
     Commands,
     listing::Listing,
@@ -29,6 +28,8 @@ use super::{
 };
 use crate::{
     failure::{Failure, FailureKind},
+    files::{Files, Target},
+    identity::Principal,
     transfer::{self, Part, Running, Step, StoreMode, Summary},
 };
 
@@ -72,12 +73,31 @@ impl Commands {
             Ok(what) => what,
             Err(failure) => return refused(&failure, "open"),
         };
+        let mut opened = false;
+        if wait == Some(true) && !what.file.file.residency.on_disk {
+            opened = carriage.is_told();
+            if let Err(failure) = self.fetch(&what, opened, &voice).await {
+                return refused(&failure, "open");
+            }
+        }
         let transfers = &self.services.transfers;
         let begun = self
             .ports
             .begin(transfers, &self.port_terms(), &carriage.port, |port| transfers.retrieve(port, what))
             .await;
-        self.follow(begun, carriage, &voice, "open").await
+        self.follow_from(begun, carriage, &voice, "open", opened).await
+    }
+
+    /// Brings a file to disk first, where the client waits and its class of service would not (`SITE WAIT ON`).
+    async fn fetch(&self, what: &transfer::Retrieve, told: bool, voice: &Voice) -> Result<(), Failure> {
+        if told {
+            voice.announce(Reply::new(150, "The file comes from tape, and follows when it is here.")).await;
+        }
+        let (progress, _) = tokio::sync::mpsc::channel(1);
+        tokio::select! {
+            staged = self.services.stager.stage(what.file.file.bitfile, &what.principal, progress) => staged,
+            () = voice.cancelled() => Err(Failure::new(FailureKind::Cancelled, "aborted while the file came from tape")),
+        }
     }
 
     /// `STOR`, `APPE`, `ESTO`, `STOU`, `PUT`
@@ -88,7 +108,10 @@ impl Commands {
             let who = self.who()?;
             let path = if unique { self.new_name(&path)? } else { path.clone() };
             let target = self.services.files.target(&who, &self.tree(&path)?).await?;
-            let mode = store_mode(into)?;
+            let mode = match into {
+                Destination::From(offset) if self.ends_at(&who, &target, offset).await? => StoreMode::Append,
+                into => store_mode(into)?,
+            };
             let what =
                 transfer::Store { target, principal: who, mode, cos, size_bytes, sum: expected_sum, modified_us: None };
             Ok((what, path))
@@ -105,6 +128,16 @@ impl Commands {
         let begun =
             self.ports.begin(transfers, &self.port_terms(), &carriage.port, |port| transfers.store(port, what)).await;
         self.follow_from(begun, carriage, &voice, "open", unique).await
+    }
+
+    /// Whether an offset to go on at is the end of the file that is there, and not of a cut upload.
+    async fn ends_at(&self, who: &Principal, target: &Target, offset: u64) -> Result<bool, Failure> {
+        let size = target.existing.as_ref().and_then(|entry| entry.file()).map(|file| file.size_bytes);
+        if size != Some(offset) {
+            return Ok(false);
+        }
+        let path = Files::path(&TreePath::root(), &target.path)?;
+        Ok(self.services.files.cut_upload(who, &path).await?.is_none())
     }
 
     /// `LIST`, `NLST`, `MLSD`
@@ -147,8 +180,6 @@ impl Commands {
             Ok(begun) => begun,
             Err(failure) => return Outcome::Transferred { reply: refusal(&failure, operation), reusable: false },
         };
-        // In stream mode the connections end with the bytes, or with this.
-        let mut held = Some(held);
         let wall_ms = || u64::try_from(self.services.clock.now_us() / 1000).unwrap_or(0);
         let marked = carriage.marker_seconds.is_some();
         let mut markers = Markers::new(Duration::from_secs(carriage.marker_seconds.unwrap_or(1).into()));
@@ -167,8 +198,7 @@ impl Commands {
             match step {
                 Some(Step::Waiting(waiting)) => {
                     info!(reason = %waiting.reason, ahead = waiting.ahead, "waits for tape");
-                    let told = matches!(carriage.port.opener, Opener::Passive { .. }) || carriage.reused;
-                    if told && !opened {
+                    if carriage.is_told() && !opened {
                         opened = true;
                         voice.announce(Reply::new(150, sentence(&waiting_text(&waiting)))).await;
                     }
@@ -196,12 +226,13 @@ impl Commands {
                     voice.progress(markers.bytes(), if show { due } else { Vec::new() }).await;
                 }
                 Some(Step::Received) => {
-                    // From here on the bytes are ours to keep, whether the client waits for it or not.
-                    heeds = false;
-                    held = None;
+                    // From here on the bytes are ours to keep, whether the client waits for it or not; unless only
+                    // the client could tell that they are all.
+                    heeds = carriage.fragile;
                     voice.received().await;
                 }
                 Some(Step::Done(result)) => {
+                    // In stream mode the port ends with its transfer.
                     drop(held);
                     let reusable = result.is_ok() || !data_began;
                     let reply = match result {

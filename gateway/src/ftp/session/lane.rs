@@ -53,6 +53,8 @@ struct Slot {
     verb: &'static str,
     stage: Stage,
     path: Option<AbsolutePath>,
+    /// Only its client can say that it is whole: see [`super::work::Carriage::fragile`].
+    fragile: bool,
     bytes: u64,
     held: Vec<Reply>,
 }
@@ -117,24 +119,25 @@ impl<W> Lane<W> {
 
     /// Begins work that is no transfer.
     pub(super) fn begin_work(&mut self, verb: &'static str) -> Ticket {
-        self.begin(verb, Stage::Working, None)
+        self.begin(verb, Stage::Working, None, false)
     }
 
-    /// Begins a transfer; of `path`, if another transfer of the same file must wait for its end.
-    pub(super) fn begin_transfer(&mut self, verb: &'static str, path: Option<AbsolutePath>) -> Ticket {
-        self.begin(verb, Stage::Moving, path)
+    /// Begins a transfer; of `path`, if another transfer of the same file must wait for its end. One that is `fragile`
+    /// is not whole before its client has heard its end.
+    pub(super) fn begin_transfer(&mut self, verb: &'static str, path: Option<AbsolutePath>, fragile: bool) -> Ticket {
+        self.begin(verb, Stage::Moving, path, fragile)
     }
 
-    fn begin(&mut self, verb: &'static str, stage: Stage, path: Option<AbsolutePath>) -> Ticket {
+    fn begin(&mut self, verb: &'static str, stage: Stage, path: Option<AbsolutePath>, fragile: bool) -> Ticket {
         let ticket = Ticket(self.next);
         self.next += 1;
-        self.under_way.push_back(Slot { ticket, verb, stage, path, bytes: 0, held: Vec::new() });
+        self.under_way.push_back(Slot { ticket, verb, stage, path, fragile, bytes: 0, held: Vec::new() });
         ticket
     }
 
     /// Answers a command that needed no work.
     pub(super) fn answer(&mut self, reply: Reply, actions: &mut Vec<Action>) {
-        let ticket = self.begin("", Stage::Done, None);
+        let ticket = self.begin("", Stage::Done, None, false);
         self.speak(ticket, reply, actions);
         self.settle(actions);
     }
@@ -201,9 +204,13 @@ impl<W> Lane<W> {
         Some((slot.ticket, slot.verb, slot.path.as_ref(), slot.bytes))
     }
 
-    /// Everything under way that leaving the session should stop: all but what is committing.
+    /// Everything under way that leaving the session should stop: all but what is committing and known to be whole.
     pub(super) fn cancellable(&self) -> impl Iterator<Item = Ticket> + '_ {
-        let stoppable = |slot: &&Slot| matches!(slot.stage, Stage::Working | Stage::Moving);
+        let stoppable = |slot: &&Slot| match slot.stage {
+            Stage::Working | Stage::Moving => true,
+            Stage::Committing => slot.fragile,
+            Stage::Done => false,
+        };
         self.under_way.iter().filter(stoppable).map(|slot| slot.ticket)
     }
 }
@@ -228,10 +235,10 @@ mod tests {
     fn replies_come_in_the_order_of_the_commands() {
         let mut lane = Lane::<()>::new();
         let mut actions = Vec::new();
-        let first = lane.begin_transfer("STOR", Some(path("a")));
+        let first = lane.begin_transfer("STOR", Some(path("a")), false);
         lane.speak(first, Reply::new(150, ""), &mut actions);
         lane.received(first);
-        let second = lane.begin_transfer("STOR", Some(path("b")));
+        let second = lane.begin_transfer("STOR", Some(path("b")), false);
         lane.speak(second, Reply::new(125, ""), &mut actions);
         lane.answer(Reply::new(200, ""), &mut actions);
         assert!(lane.finish(second, Reply::new(250, ""), &mut actions));
@@ -245,7 +252,7 @@ mod tests {
     #[test]
     fn a_second_transfer_of_a_file_waits_for_the_commit_of_the_first() {
         let mut lane = Lane::<()>::new();
-        let first = lane.begin_transfer("STOR", Some(path("a")));
+        let first = lane.begin_transfer("STOR", Some(path("a")), false);
         assert!(!lane.may_begin(&Turn::Quiet));
         lane.received(first);
         assert!(lane.may_begin(&Turn::Quiet) && lane.may_begin(&Turn::QuietBut(path("b"))));
@@ -256,9 +263,9 @@ mod tests {
     fn markers_of_a_command_that_may_not_speak_do_not_pile_up() {
         let mut lane = Lane::<()>::new();
         let mut actions = Vec::new();
-        let first = lane.begin_transfer("STOR", None);
+        let first = lane.begin_transfer("STOR", None, false);
         lane.received(first);
-        let second = lane.begin_transfer("STOR", None);
+        let second = lane.begin_transfer("STOR", None, false);
         for bytes in 0..1000 {
             lane.progress(second, bytes, vec![Reply::new(112, ""), Reply::new(111, "")], &mut actions);
         }

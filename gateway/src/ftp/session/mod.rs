@@ -434,7 +434,7 @@ impl Session {
         self.leave(Some(Reply::new(421, text)), actions);
     }
 
-    /// Ends the session. What moves is stopped; what is committing goes on without us.
+    /// Ends the session. What moves is stopped; what is committing and known to be whole goes on without us.
     fn leave(&mut self, reply: Option<Reply>, actions: &mut Vec<Action>) {
         if self.phase == Phase::Leaving {
             return;

@@ -156,7 +156,8 @@ impl Settings {
         if self.mode == TransferMode::Stream {
             self.set_endpoint(Endpoint::None);
         }
-        Ok(Carriage { port, announce, reused, marker_seconds: markers.then_some(self.marker_seconds) })
+        let marker_seconds = markers.then_some(self.marker_seconds);
+        Ok(Carriage { port, announce, reused, fragile: false, marker_seconds })
     }
 
     /// Takes `REST` for a download.

@@ -205,7 +205,9 @@ impl Session {
         };
         let (size_bytes, expected_sum) = (self.settings.size_bytes.take(), self.settings.expected_sum.take());
         let cos = self.settings.cos.clone();
-        Ok(Store { path, into, size_bytes, expected_sum, cos, carriage: self.file_carriage()? })
+        let mut carriage = self.file_carriage()?;
+        carriage.fragile = carriage.port.mode == TransferMode::Stream && size_bytes.is_none() && expected_sum.is_none();
+        Ok(Store { path, into, size_bytes, expected_sum, cos, carriage })
     }
 
     /// `LIST`, `NLST`, `MLSD`
@@ -283,7 +285,8 @@ impl Session {
         actions: &mut Vec<Action>,
     ) {
         self.settings.clear_one_shots();
-        let ticket = self.lane.begin_transfer(verb, path);
+        let fragile = matches!(&work, Work::Store(store) if store.carriage.fragile);
+        let ticket = self.lane.begin_transfer(verb, path, fragile);
         if self.settings.mode == TransferMode::Extended {
             self.settings.carrier = Some(ticket);
         }

@@ -235,8 +235,19 @@ pub struct Carriage {
     pub announce: Option<AddressForm>,
     /// Connections of the transfer before may be open still: 125 instead of 150.
     pub reused: bool,
+    /// An upload of which nothing but the end of its connection says that it is whole: stream mode, without a length or
+    /// a sum announced. A client that dies ends its connections just so, both of them: the upload is whole if the control
+    /// connection is still there when it is.
+    pub fragile: bool,
     /// Seconds between two markers; `None` sends none.
     pub marker_seconds: Option<u32>,
+}
+
+impl Carriage {
+    /// Whether the client has its data connection, or an address for it, before the file is there.
+    pub const fn is_told(&self) -> bool {
+        self.reused || matches!(self.port.opener, Opener::Passive { .. })
+    }
 }
 
 /// A file to send.

@@ -208,3 +208,21 @@ fn where_data_must_be_private_clear_data_is_refused() {
     assert_eq!(script.say("RETR a"), SILENT);
     assert!(script.retrieve().carriage.port.private);
 }
+
+#[test]
+fn a_client_that_dies_does_not_make_half_an_upload_a_file() {
+    for (announce, kept) in [(None, false), (Some("ALLO 900"), true), (Some("SCKS CRC32C 00000000"), true)] {
+        let mut script = Script::ready();
+        script.say("PORT 192,0,2,7,8,0");
+        if let Some(line) = announce {
+            script.say(line);
+        }
+        script.say("STOR a");
+        let ticket = script.running[0].0;
+        script.event(Event::Received { ticket });
+        script.others.clear();
+        script.event(Event::Left);
+        // In stream mode its end looks like the end of the data.
+        assert_eq!(script.others.contains(&Action::Cancel { ticket }), !kept, "{announce:?}");
+    }
+}
