@@ -8,7 +8,7 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 use catalog::{Catalog, NewAccount, testing::PostgresCluster};
 use daemon::{
     Clock, Shutdown,
-    config::{ByteSize, TimeSpan},
+    config::ByteSize,
     pki::{Holder, SiteCa},
     role::Role,
     tls::{HotCredential, Trust},
@@ -49,6 +49,9 @@ pub enum Database {
     Postgres,
 }
 
+/// Changes the configuration of a mover, which it gets the number of, counted from 0.
+type ChangeMover = Box<dyn Fn(usize, &mut MoverConfig) + Send>;
+
 /// A site to be started.
 pub struct SiteBuilder {
     movers: usize,
@@ -56,7 +59,7 @@ pub struct SiteBuilder {
     drives: u16,
     cartridges: u16,
     gateway: Box<dyn FnOnce(&mut Config) + Send>,
-    mover: Box<dyn Fn(usize, &mut MoverConfig) + Send>,
+    mover: ChangeMover,
 }
 
 /// A site that runs.

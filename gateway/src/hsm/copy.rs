@@ -173,6 +173,7 @@ impl Copying {
         outcome
     }
 
+    #[expect(clippy::result_large_err, reason = "what was written is part of the error, and this is no hot path")]
     fn blame(&mut self, error: MoverError, outcome: Outcome) -> Result<Outcome, (MoverError, Outcome)> {
         let outcome = self.with_source(outcome);
         match self.source_end.take() {

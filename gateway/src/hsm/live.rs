@@ -23,13 +23,16 @@ use wire::{
 /// How many events a watcher may be behind.
 const BACKLOG: usize = 4096;
 
+/// What moves, by a number of our own: what is shown of it, when it was last told, and how far it was then.
+type Moving = BTreeMap<u64, (Transfer, Instant, u64)>;
+
 /// The stream of events and the table of transfers. Cheap to clone.
 #[derive(Clone)]
 pub struct Live {
     gateway: GatewayId,
     catalog: Catalog,
     told: broadcast::Sender<Stamped>,
-    moving: Arc<Mutex<BTreeMap<u64, (Transfer, Instant, u64)>>>,
+    moving: Arc<Mutex<Moving>>,
 }
 
 /// One transfer in the table; dropped, it is taken out.
@@ -102,7 +105,7 @@ impl Live {
         self.table().values().map(|(transfer, ..)| transfer.clone()).collect()
     }
 
-    fn table(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, (Transfer, Instant, u64)>> {
+    fn table(&self) -> std::sync::MutexGuard<'_, Moving> {
         // Only whole values are put in: a panic elsewhere leaves it usable.
         self.moving.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -88,7 +88,7 @@ struct Verification {
 /// Where the volume is read.
 enum Reader {
     Disk(MoverId),
-    Tape(Mount),
+    Tape(Box<Mount>),
 }
 
 impl Reader {
@@ -144,7 +144,7 @@ impl Verification {
         };
         let mut pending = self.mounts.want(wish).await.map_err(|why| why.to_string())?;
         tokio::select! {
-            granted = pending.granted() => granted.map(Reader::Tape).map_err(|why| why.to_string()),
+            granted = pending.granted() => granted.map(|mount| Reader::Tape(Box::new(mount))).map_err(|why| why.to_string()),
             () = self.shutdown.stopping() => Err("the gateway is going down".into()),
         }
     }

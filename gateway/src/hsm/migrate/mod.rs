@@ -158,10 +158,10 @@ impl Migration {
             Err(error) => return Err((error.to_string(), items)),
         };
         claims::fail(&self.context, settled.failures).await;
-        if !settled.finished.is_empty() {
-            if let Err(error) = self.context.catalog.finish(settled.finished).await {
-                warn!(%error, "work that is done not finished");
-            }
+        if !settled.finished.is_empty()
+            && let Err(error) = self.context.catalog.finish(settled.finished).await
+        {
+            warn!(%error, "work that is done not finished");
         }
         let Some(class) = CosName::new(self.class.clone()).ok() else { return Ok(()) };
         let picture = self.context.picture().await.map_err(|error| (error.to_string(), open_items(&files)))?;

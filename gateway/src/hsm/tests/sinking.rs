@@ -142,7 +142,7 @@ async fn a_container_the_catalogue_never_heard_of_is_dead_space_and_one_it_misse
     }
     let second = site.put("b", "single", &[("m1.disk0", b"second")]).await;
     site.sink(second).await;
-    assert_eq!(site.tapes_of(second).await, [tape.clone()], "the tape goes on behind the dead container");
+    assert_eq!(site.tapes_of(second).await, std::slice::from_ref(&tape), "the tape goes on behind the dead container");
     eventually("the cartridge is home", || async { site.hsm.drives().await[0].volume.is_none() }).await;
     {
         let mut world = site.fleet.world();
@@ -151,7 +151,7 @@ async fn a_container_the_catalogue_never_heard_of_is_dead_space_and_one_it_misse
     }
     let third = site.put("c", "single", &[("m1.disk0", b"third")]).await;
     site.sink(third).await;
-    assert_ne!(site.tapes_of(third).await, [tape.clone()]);
+    assert_ne!(site.tapes_of(third).await, std::slice::from_ref(&tape));
     eventually("the tape is disabled", || async {
         site.catalog.volume(&tape).await.expect("there").state == VolumeState::Disabled
     })

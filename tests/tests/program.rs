@@ -1,0 +1,82 @@
+//! The programs as a user starts them: the demo from its first line to its last, and what a wrong command line gets.
+
+use std::process::{Command, Output};
+
+use tempfile::tempdir;
+
+/// `penstock` as cargo built it beside this test.
+fn penstock(arguments: &[&str]) -> Output {
+    let mut program = std::env::current_exe().expect("this test's own path");
+    program.pop();
+    if program.ends_with("deps") {
+        program.pop();
+    }
+    let program = program.join("penstock");
+    assert!(program.exists(), "{} is not there: run the whole workspace's tests, which build it", program.display());
+    Command::new(program).args(arguments).env_remove("PENSTOCK_DATA").output().expect("penstock runs")
+}
+
+fn text(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+#[test]
+fn the_demo_moves_files_to_two_tapes_and_back_without_a_relay() {
+    let folder = tempdir().expect("a folder");
+    let tree = folder.path().join("tree");
+    std::fs::create_dir_all(tree.join("below")).expect("folders");
+    for (name, bytes) in [("empty", 0), ("small", 10), ("below/block", 1 << 20), ("below/large", 9 << 20)] {
+        let content: Vec<u8> = (0..bytes).map(|at: u32| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+        std::fs::write(tree.join(name), content).expect("a file");
+    }
+    let output = penstock(&["demo", tree.to_str().expect("a plain path")]);
+    let said = text(&output);
+    assert!(output.status.success(), "{said}");
+    for line in ["every file is on two cartridges", "4 files are on tape only"] {
+        assert!(said.contains(line), "no {line:?} in {said}");
+    }
+    assert!(said.contains("4 files came back as they went"), "{said}");
+    assert!(said.contains("relayed bytes: 0"), "{said}");
+}
+
+#[test]
+fn a_wrong_command_line_says_what_to_do() {
+    let output = penstock(&["admin", "status"]);
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output));
+    assert!(text(&output).contains("--data DIR"), "{}", text(&output));
+    let output = penstock(&["serve"]);
+    assert!(!output.status.success() && text(&output).contains("--data"), "{}", text(&output));
+}
+
+#[test]
+fn a_mistake_in_a_configuration_is_named_with_its_line() {
+    let folder = tempdir().expect("a folder");
+    let path = folder.path().join("gateway.toml");
+    std::fs::write(&path, "name = \"gateway1\"\ncolour = \"blue\"\n").expect("a file");
+    let output = penstock(&["gateway", "--check", "--config", path.to_str().expect("a plain path")]);
+    assert!(!output.status.success());
+    assert!(text(&output).contains("gateway.toml:2"), "{}", text(&output));
+}
+
+#[test]
+fn the_printed_configurations_are_good_ones() {
+    for part in ["gateway", "mover"] {
+        let output = penstock(&[part, "--print-config"]);
+        assert!(output.status.success(), "{}", text(&output));
+        let folder = tempdir().expect("a folder");
+        let path = folder.path().join("printed.toml");
+        std::fs::write(&path, &output.stdout).expect("a file");
+        let output = penstock(&[part, "--check", "--config", path.to_str().expect("a plain path")]);
+        assert!(output.status.success(), "{}", text(&output));
+    }
+}
+
+#[test]
+fn completions_and_manual_pages_come_from_the_command_line_s_definition() {
+    let output = penstock(&["completions", "bash"]);
+    assert!(output.status.success() && text(&output).contains("demo"), "{}", text(&output));
+    let folder = tempdir().expect("a folder");
+    let output = penstock(&["man", folder.path().to_str().expect("a plain path")]);
+    assert!(output.status.success(), "{}", text(&output));
+    assert!(folder.path().join("penstock-serve.1").exists());
+}
