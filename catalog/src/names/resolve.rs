@@ -11,8 +11,9 @@ use crate::record::{Entry, Leaf, Resolved};
 use crate::sql::{args, bitfile_rows, json, statements};
 
 statements! {
-    /// Every entry on the way, by depth. A component may be a directory, a file, or both. SQLite takes `CROSS JOIN` as
-    /// an order: without statistics it would read all of a directory for each component.
+    /// Every entry on the way, by depth. A component may be a directory, a file, or both, so both names are given:
+    /// PostgreSQL looks up an equality in its index, but not one of two. SQLite takes `CROSS JOIN` as an order: without
+    /// statistics it would read all of a directory for each component.
     RESOLVE_PATH (depth bigint, name text) = concat!(
         ", walk AS (
             SELECT CAST(0 AS BIGINT) AS depth, id, parent, name, owner, grp, mode, acl, created_us, modified_us,
@@ -22,7 +23,7 @@ statements! {
             SELECT w.depth + 1, e.id, e.parent, e.name, e.owner, e.grp, e.mode, e.acl, e.created_us, e.modified_us,
                 e.changed_us, e.bitfile
             FROM walk w CROSS JOIN r CROSS JOIN entry e
-            WHERE r.depth = w.depth + 1 AND e.parent = w.id AND e.name IN (r.name, r.name || '/')
+            WHERE r.depth = w.depth + 1 AND e.parent = w.id AND e.name = r.name
         )
         SELECT e.depth, ", entry_columns!(), "
         FROM walk e LEFT JOIN bitfile b ON b.id = e.bitfile ORDER BY e.depth, e.name"
@@ -43,10 +44,11 @@ statements! {
         SELECT bitfile, '/' || path FROM up WHERE parent = 0 ORDER BY bitfile";
 }
 
+/// A name that a component may be stored under.
 #[derive(Serialize)]
-struct Component<'a> {
+struct StoredName {
     depth: usize,
-    name: &'a str,
+    name: String,
 }
 
 impl Catalog {
@@ -57,9 +59,13 @@ impl Catalog {
     /// Only those of the database: what is missing is said in [`Resolved::leaf`], because a door has to check
     /// permissions on what was found before it may say so.
     pub async fn resolve(&self, path: &TreePath) -> Result<Resolved> {
-        let components = path.components().iter().enumerate();
-        let components: Vec<_> = components.map(|(at, name)| Component { depth: at + 1, name }).collect();
-        let rows = self.rows(&RESOLVE_PATH, args![&json(&components)?]).await?;
+        let mut names = Vec::with_capacity(2 * path.components().len());
+        for (at, name) in path.components().iter().enumerate() {
+            let depth = at + 1;
+            names.push(StoredName { depth, name: name.clone() });
+            names.push(StoredName { depth, name: format!("{name}/") });
+        }
+        let rows = self.rows(&RESOLVE_PATH, args![&json(&names)?]).await?;
         let mut found = Vec::with_capacity(rows.len());
         for row in rows {
             let mut row = row.cursor();

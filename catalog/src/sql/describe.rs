@@ -24,6 +24,7 @@ fn all() -> Vec<&'static Statement> {
         crate::publish::ALL,
         crate::purge::ALL,
         crate::queue::ALL,
+        crate::queue::ENQUEUE,
         crate::quota::ALL,
         crate::retire::ALL,
         crate::segments::ALL,
