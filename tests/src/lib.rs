@@ -16,7 +16,7 @@
 //!   Parts can be killed and started again.
 //! - [`User`], [`Session`]: somebody with a certificate, logged in through the FTP door.
 //! - [`bytes`]: file contents that differ everywhere, from a seed.
-//! - [`bench`]: what `make bench` measures, and how.
+//! - [`mod@bench`]: what `make bench` measures, and how.
 
 pub mod bench;
 mod data;

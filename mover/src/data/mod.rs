@@ -4,7 +4,7 @@
 //! - [`ports`], [`secure`]: sockets as the configuration says, and TLS as the gateway says.
 //! - [`link`]: one connection: bytes in and out without waiting.
 //! - [`turn`]: how a bounded number of threads serves any number of connections.
-//! - [`receive`], [`send`]: a transfer's bytes from and to a channel, in stream mode and extended block mode.
+//! - [`mod@receive`], [`mod@send`]: a transfer's bytes from and to a channel, in stream mode and extended block mode.
 //! - [`flow`], [`limit`]: how much moved, whether it stands still, how fast it may go.
 //!
 //! Knows no volume and no drive: bytes go to an [`Intake`] and come from a [`Supply`].

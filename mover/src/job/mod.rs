@@ -1,7 +1,7 @@
 //! What a transfer moves, and how.
 //!
 //! - [`plan`]: whether a job makes sense, and which kind it is (pure).
-//! - [`run`]: runs a job of any kind to its end.
+//! - [`mod@run`]: runs a job of any kind to its end.
 //! - [`upload`], [`batch`]: where received bytes go: one file at any offset, or many files.
 //! - [`deal`], [`scan`]: where bytes of disk files come from: dealt out to connections, or read through memory.
 //! - [`hopper`]: a bounded queue of blocks, for what passes through memory from one party to another.

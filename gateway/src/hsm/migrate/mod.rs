@@ -1,7 +1,7 @@
 //! Migration: disk to tape, in as many copies as the class of service wants, each on a cartridge of its own.
 //!
-//! - [`gather`]: what was claimed, looked up and packed in containers.
-//! - [`write`]: one container on one cartridge, and its record in the catalogue.
+//! - [`mod@gather`]: what was claimed, looked up and packed in containers.
+//! - [`mod@write`]: one container on one cartridge, and its record in the catalogue.
 //!
 //! This file is the manager: it decides when a class of service is worth a mount, and runs one migration per class at a
 //! time. Runs where the lease of the tape service is held.

@@ -1,7 +1,7 @@
 //! Who connects to whom, and who sends what: the decisions behind every transfer, as values.
 //!
-//! - [`read`]: a file's pieces and a client's port become legs: one mover, one data endpoint, some pieces.
-//! - [`write`]: volumes with room and a client's port become receivers.
+//! - [`mod@read`]: a file's pieces and a client's port become legs: one mover, one data endpoint, some pieces.
+//! - [`mod@write`]: volumes with room and a client's port become receivers.
 //!
 //! Pure: no clock, no I/O. The same question has the same answer.
 //!

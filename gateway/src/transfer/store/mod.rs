@@ -7,7 +7,7 @@
 //! ```
 //!
 //! - [`foundation`]: what the upload is laid on.
-//! - [`receive`]: the movers' part.
+//! - [`mod@receive`]: the movers' part.
 //! - [`merge`]: pure: runs become a file.
 //!
 //! Invariant: the name changes in one transaction, after every byte was synced; until then the old file is whole.
