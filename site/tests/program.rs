@@ -4,15 +4,8 @@ use std::process::{Command, Output};
 
 use tempfile::tempdir;
 
-/// `penstock` as cargo built it beside this test.
 fn penstock(arguments: &[&str]) -> Output {
-    let mut program = std::env::current_exe().expect("this test's own path");
-    program.pop();
-    if program.ends_with("deps") {
-        program.pop();
-    }
-    let program = program.join("penstock");
-    assert!(program.exists(), "{} is not there: run the whole workspace's tests, which build it", program.display());
+    let program = env!("CARGO_BIN_EXE_penstock");
     Command::new(program).args(arguments).env_remove("PENSTOCK_DATA").output().expect("penstock runs")
 }
 
