@@ -14,6 +14,7 @@ test:
 # Side-by-side measurements, printed as ratios and medians. QUICK=1 for a short run.
 bench:
 	tests/prepare bench
+	cargo build --release --package penstock-site
 	cargo run --release --package penstock-tests --bin bench -- $(if $(QUICK),--quick)
 
 lint:

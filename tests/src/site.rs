@@ -8,7 +8,7 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 use catalog::{Catalog, NewAccount, testing::PostgresCluster};
 use daemon::{
     Clock, Shutdown,
-    config::ByteSize,
+    config::{ByteSize, TimeSpan},
     pki::{Holder, SiteCa},
     role::Role,
     tls::{HotCredential, Trust},
@@ -389,6 +389,11 @@ fn gateway_config(ca: &SiteCa, folder: &TempDir, movers: &[MoverPart]) -> Config
     config.ftp.listen.clone_from(&anywhere);
     config.admin.listen.clone_from(&anywhere);
     config.admin.metrics = anywhere;
+    // Services look often and keep nothing back: tests wait for states, on small disks.
+    config.hsm.look_every = TimeSpan::milliseconds(100);
+    config.hsm.linger = TimeSpan::milliseconds(500);
+    config.hsm.purge_idle = TimeSpan::default();
+    config.hsm.disk_reserve_bytes = ByteSize::mib(1);
     config.movers = movers
         .iter()
         .map(|part| MoverAddress { name: part.config.name.clone(), address: part.config.control.listen.to_string() })

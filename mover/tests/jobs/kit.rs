@@ -85,6 +85,12 @@ impl Site {
         Self { ca, folder: tempfile::tempdir().expect("a folder") }
     }
 
+    /// A site whose volumes are in memory, where the speed of a disk is of no interest.
+    pub(crate) fn in_memory() -> Self {
+        let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a folder");
+        Self { folder, ..Self::new() }
+    }
+
     pub(crate) fn credential(&self, holder: &Holder<'_>) -> HotCredential {
         let issued = self.ca.issue(holder, &Clock::real()).expect("issued");
         HotCredential::fixed(issued.credential().expect("usable"))

@@ -18,7 +18,7 @@ use wire::{
 
 use super::{kit::*, peers};
 
-const BYTES: usize = 1 << 30;
+const BYTES: usize = 256 << 20;
 const ROUNDS: usize = 5;
 
 fn median(mut values: Vec<f64>) -> f64 {
@@ -102,7 +102,7 @@ async fn fast_pair(site: &Site) -> (Running, Gateway) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "a measurement"]
 async fn rates_of_sending() {
-    let site = Site::new();
+    let site = Site::in_memory();
     let (_running, mut gateway) = fast_pair(&site).await;
     let file = gateway.put(&pattern(BYTES, 1)).await;
     for streams in [1u16, 4] {
@@ -132,7 +132,7 @@ async fn rates_of_sending() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "a measurement"]
 async fn rates_of_receiving() {
-    let site = Site::new();
+    let site = Site::in_memory();
     let (_running, mut gateway) = fast_pair(&site).await;
     let (mut received, mut durable, mut yardsticks) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
@@ -202,7 +202,7 @@ fn rustls_name() -> tokio_rustls::rustls::pki_types::ServerName<'static> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "a measurement"]
 async fn rates_over_tls() {
-    let site = Site::new();
+    let site = Site::in_memory();
     let (_running, mut gateway) = fast_pair(&site).await;
     let file = gateway.put(&pattern(BYTES, 1)).await;
     let (mut rates, mut yardsticks) = (Vec::new(), Vec::new());

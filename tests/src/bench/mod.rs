@@ -6,8 +6,13 @@
 //!
 //! | module | measures |
 //! | --- | --- |
+//! | [`streams`] | data from a mover's page cache to a client and back, against `iperf3`, `dd`, nginx; what a hop costs |
 //! | [`tls`] | data over TLS, against rustls alone |
+//! | [`small`] | many small files |
 //! | [`catalogue`] | lookups, listings and publishing with few and with very many files |
+//! | [`memory`] | memory of a mover at work and of a gateway with idle sessions |
+//! | [`start`] | from `penstock serve` to ready |
+//! | [`tape`] | to the virtual library and back |
 //!
 //! Never asserts a time: a figure below its target is shown as such, and the exit status is that of the programs
 //! alone. Only loopback is used, in a network of its own where that is possible ([`machine`]). Every process and
@@ -15,12 +20,19 @@
 
 pub mod catalogue;
 pub mod machine;
+pub mod memory;
+pub mod moves;
 pub mod plain;
 pub mod process;
 pub mod report;
 pub mod runner;
+pub mod served;
 pub mod sink;
+pub mod small;
+pub mod start;
 pub mod statistics;
+pub mod streams;
+pub mod tape;
 pub mod tls;
 
 use std::path::{Path, PathBuf};
@@ -33,7 +45,16 @@ use serde::Serialize;
 /// Every benchmark, in the order in which they run.
 #[must_use]
 pub fn all() -> Vec<Benchmark> {
-    [tls::benchmarks(), catalogue::benchmarks()].concat()
+    [
+        streams::benchmarks(),
+        tls::benchmarks(),
+        small::benchmarks(),
+        start::benchmarks(),
+        tape::benchmarks(),
+        memory::benchmarks(),
+        catalogue::benchmarks(),
+    ]
+    .concat()
 }
 
 /// One question, and how it is answered.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use client::{Client, Ready};
 use daemon::Clock;
 use daemon::pki::{Holder, SiteCa};
 use daemon::role::Role;
@@ -11,40 +12,46 @@ use daemon::tls::{Clients, Credential, Expect, HotCredential, Trust, TrustSource
 use daemon::trust::{Requirement, TrustOptions};
 use rustls::{ClientConfig, ServerConfig};
 
-use super::{Benchmark, Contest, Made, Rounds, Setting, Side, Unit, plain};
+use super::moves::{Way, data_tls, fetch};
+use super::streams::Stocked;
+use super::{Benchmark, Contest, Rounds, Setting, Side, Target, Unit, plain};
 
+const RATE: Unit = Unit::GigabytesPerSecond;
 const ALONE: &str = "rustls alone, 1 stream";
+
+const SIDES: &[Side] = &[
+    Side::shown(ALONE, RATE),
+    Side::compared("rustls alone, both ends on one core", RATE, ALONE),
+    Side::compared("Penstock, mover to client, PROT P, 1 stream", RATE, ALONE).with(Target::RatioAtLeast(0.8)),
+    Side::compared("Penstock, mover to client, PROT P, MODE E, 4 streams", RATE, ALONE),
+];
 
 /// The benchmarks of this module.
 #[must_use]
 pub fn benchmarks() -> Vec<Benchmark> {
-    const SIDES: &[Side] = &[
-        Side::shown(ALONE, Unit::GigabytesPerSecond),
-        Side::compared("rustls alone, both ends on one core", Unit::GigabytesPerSecond, ALONE),
-    ];
     vec![Benchmark {
         name: "tls",
         asks: "What does encryption leave of a stream, beside rustls alone with the same suite and the same receiver?",
         sides: SIDES,
         rounds: Rounds::Usual,
         limit: Duration::from_secs(900),
-        set_up,
+        set_up: |setting| Box::pin(set_up(setting)),
     }]
 }
 
 struct Tls {
-    bytes: u64,
+    stocked: Stocked,
+    session: Client<Ready>,
     server: Arc<ServerConfig>,
     client: Arc<ClientConfig>,
     suite: String,
 }
 
-fn set_up(setting: &Setting) -> Made<'_> {
-    Box::pin(async move {
-        let (server, client) = pair(setting)?;
-        let bytes = setting.size(2 << 30, 256 << 20);
-        Ok(Box::new(Tls { bytes, server, client, suite: String::new() }) as Box<dyn Contest>)
-    })
+async fn set_up(setting: &Setting) -> anyhow::Result<Box<dyn Contest>> {
+    let (server, client) = pair(setting)?;
+    let stocked = Stocked::start(setting, 1).await?;
+    let session = stocked.site.session(true).await?;
+    Ok(Box::new(Tls { stocked, session, server, client, suite: String::new() }))
 }
 
 /// Both ends as Penstock's processes configure them.
@@ -66,13 +73,22 @@ fn pair(setting: &Setting) -> anyhow::Result<(Arc<ServerConfig>, Arc<ClientConfi
 #[async_trait(?Send)]
 impl Contest for Tls {
     async fn measure(&mut self, side: usize) -> anyhow::Result<f64> {
-        let core = (side == 1).then_some(0);
-        let (rate, suite) = plain::rustls_pair(self.server.clone(), self.client.clone(), self.bytes, core).await?;
-        self.suite = suite;
-        Ok(rate)
+        let bytes = self.stocked.bytes;
+        let streams = match side {
+            0 | 1 => {
+                let core = (side == 1).then_some(0);
+                let (rate, suite) = plain::rustls_pair(self.server.clone(), self.client.clone(), bytes, core).await?;
+                self.suite = suite;
+                return Ok(rate);
+            }
+            2 => 1,
+            _ => 4,
+        };
+        let way = Way { tls: Some(data_tls(&self.session)?), ..Way::push(streams) };
+        Ok(fetch(&mut self.session, &self.stocked.path, bytes, &way).await?.rate())
     }
 
     fn notes(&self) -> Vec<String> {
-        vec![format!("{} MiB a sample, {}", self.bytes >> 20, self.suite)]
+        vec![format!("{}, {}", self.stocked.size(), self.suite)]
     }
 }

@@ -129,7 +129,7 @@ async fn curl_fetches_many_files_over_one_session() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn curl_lists_a_directory_of_many_pages() -> Result<()> {
-    const ENTRIES: usize = 2500;
+    const ENTRIES: usize = 1100;
     let site = Programs::start().await?;
     let gateway = &site.site.gateway;
     let subject = "/O=Penstock site test/OU=user/CN=alice";
