@@ -53,6 +53,9 @@ pub struct Store {
     pub sum: Option<(Algorithm, String)>,
     /// The modification time to give it, microseconds since the epoch.
     pub modified_us: Option<i64>,
+    /// How long to listen, when all has come, whether the client is still there: it ended its data as a client does that
+    /// dies, and nothing but its presence says that this was the end of the file.
+    pub listen_for: Option<std::time::Duration>,
 }
 
 /// What is written of a file.

@@ -39,6 +39,10 @@ fn refused(failure: &Failure, operation: Operation) -> Outcome {
     Outcome::Transferred { reply: refusal(failure, operation), reusable: true }
 }
 
+/// A client that dies closes its control connection and then its data connection. The first may still be on its way
+/// through TLS and the session when the second has ended the file.
+const LAST_SIGN: Duration = Duration::from_millis(60);
+
 impl Commands {
     /// `PASV`, `EPSV`, `SPAS`
     pub(super) async fn listen(&self, port: PortRequest, form: AddressForm) -> Outcome {
@@ -112,8 +116,16 @@ impl Commands {
                 Destination::From(offset) if self.ends_at(&who, &target, offset).await? => StoreMode::Append,
                 into => store_mode(into)?,
             };
-            let what =
-                transfer::Store { target, principal: who, mode, cos, size_bytes, sum: expected_sum, modified_us: None };
+            let what = transfer::Store {
+                target,
+                principal: who,
+                mode,
+                cos,
+                size_bytes,
+                sum: expected_sum,
+                modified_us: None,
+                listen_for: carriage.fragile.then_some(LAST_SIGN),
+            };
             Ok((what, path))
         };
         let (what, path) = match prepared.await {

@@ -96,6 +96,11 @@ impl Upload<'_> {
             }
         };
         self.compare(whole.size_bytes, &whole.sums)?;
+        if let Some(listen_for) = self.what.listen_for
+            && let Err(failure) = self.task.unless_stopped(tokio::time::sleep(listen_for)).await
+        {
+            return Err(self.keep_segments(crew, segments, failure, Some(FaultKind::PeerLost)).await);
+        }
         let published =
             self.task.inner.catalog.publish(self.new_file(segments.clone(), whole.size_bytes, whole.sums)).await;
         let published = match published {
