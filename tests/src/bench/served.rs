@@ -77,7 +77,7 @@ impl Served {
     pub async fn start(setting: &Setting, wish: &Wish) -> anyhow::Result<Self> {
         check_program(setting)?;
         let folder = SiteFolder::new(setting.path("site"));
-        let ports = u16::try_from(3 + wish.movers)?;
+        let ports = 3 + wish.movers;
         prepare(&folder, wish, free_ports(ports)?)?;
         let mut process = serve(setting, &folder)?;
         let doors = process.wait_for("open doors", READY_LIMIT, || folder.doors().ok()).await?;

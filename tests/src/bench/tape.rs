@@ -56,7 +56,7 @@ impl Contest for Tape {
     async fn measure(&mut self, side: usize) -> anyhow::Result<f64> {
         let elapsed = match side {
             0 => return Ok(plain::dd(&self.local, &self.local.with_extension("copy"), self.bytes).await? * 1e3),
-            1 => self.to_tape().await?,
+            1 => self.move_to_tape().await?,
             _ => self.back().await?,
         };
         Ok(plain::gigabytes_per_second(self.bytes, elapsed) * 1e3)
@@ -72,7 +72,7 @@ impl Contest for Tape {
 }
 
 impl Tape {
-    async fn to_tape(&mut self) -> anyhow::Result<Duration> {
+    async fn move_to_tape(&mut self) -> anyhow::Result<Duration> {
         self.round += 1;
         let path = at_home(&mut self.session, &format!("to-tape-{}", self.round)).await?;
         store(&mut self.session, &path, self.bytes).await?;
