@@ -102,7 +102,7 @@ impl std::fmt::Display for Why {
             }
             Self::Disabled { volume, reason } => write!(
                 f,
-                "cartridge {volume} is disabled: {reason}; `penstock admin volumes enable {volume}` when it is good"
+                "cartridge {volume} is disabled: {reason}; `penstock admin volume-enable {volume}` when it is good"
             ),
             Self::Outside { volume } => write!(f, "cartridge {volume} is in no library: put it back into one"),
             Self::Stuck { volume, drive, reason } => {
