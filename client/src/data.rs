@@ -45,6 +45,11 @@ impl DataStream {
         }
     }
 
+    /// How long a read may wait.
+    pub(crate) fn set_read_limit(&self, limit: Duration) -> io::Result<()> {
+        self.socket().set_read_timeout(Some(limit))
+    }
+
     pub(crate) fn peer(&self) -> String {
         self.socket().peer_addr().map_or_else(|_| "a mover".to_owned(), |address| address.to_string())
     }
@@ -127,7 +132,8 @@ impl Stops {
 #[derive(Debug, Clone)]
 pub(crate) struct Opening {
     connect_limit: Duration,
-    stall_limit: Duration,
+    begin_limit: Duration,
+    pub(crate) stall_limit: Duration,
     tls: Option<Arc<ClientConfig>>,
     pub(crate) stops: Stops,
 }
@@ -137,6 +143,7 @@ impl Opening {
         let limits = client.control.limits;
         Self {
             connect_limit: limits.connect,
+            begin_limit: limits.begin,
             stall_limit: limits.stall,
             tls: client.data_tls.clone().filter(|_| client.options.private_data),
             stops: Stops::new(),
@@ -158,12 +165,17 @@ impl Opening {
         let set_up = || {
             socket.set_nonblocking(false)?;
             socket.set_nodelay(true)?;
-            socket.set_read_timeout(Some(self.stall_limit))?;
+            socket.set_read_timeout(Some(self.connect_limit))?;
             socket.set_write_timeout(Some(self.stall_limit))?;
             self.stops.register(&socket)
         };
         set_up().map_err(failed)?;
-        let Some(config) = &self.tls else { return Ok(DataStream::Clear(socket)) };
+        let begin = |stream: DataStream| {
+            // The first byte may have to wait for a tape.
+            stream.set_read_limit(self.begin_limit).map_err(failed)?;
+            Ok(stream)
+        };
+        let Some(config) = &self.tls else { return begin(DataStream::Clear(socket)) };
         let name = ServerName::IpAddress(address.ip().into());
         let refuse = |reason: String| ClientError::Tls { peer: format!("the mover at {address}"), reason };
         let mut connection = ClientConnection::new(config.clone(), name).map_err(|error| refuse(error.to_string()))?;
@@ -171,7 +183,7 @@ impl Opening {
         while connection.is_handshaking() {
             connection.complete_io(&mut socket).map_err(|error| refuse(daemon::tls::why(&error)))?;
         }
-        Ok(DataStream::Tls(Box::new(StreamOwned::new(connection, socket))))
+        begin(DataStream::Tls(Box::new(StreamOwned::new(connection, socket))))
     }
 
     /// The TLS configuration, if data is protected.
@@ -184,14 +196,16 @@ impl Opening {
     }
 }
 
-/// Reads to the end, at most `limit_bytes`.
-pub(crate) fn receive_all(stream: &mut DataStream, limit_bytes: usize) -> Result<Vec<u8>> {
+/// Reads to the end, at most `limit_bytes`, never silent for longer than `stall`.
+pub(crate) fn receive_all(stream: &mut DataStream, limit_bytes: usize, stall: Duration) -> Result<Vec<u8>> {
     let mut all = Vec::new();
     let peer = stream.peer();
+    let failed = |source| ClientError::Data { doing: "receive from", peer: peer.clone(), source };
+    stream.set_read_limit(stall).map_err(failed)?;
     match stream.take(limit_bytes as u64 + 1).read_to_end(&mut all) {
         // Many servers end TLS without close_notify.
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
-        Err(source) => return Err(ClientError::Data { doing: "receive from", peer, source }),
+        Err(source) => return Err(failed(source)),
         Ok(_) => {}
     }
     if all.len() > limit_bytes {

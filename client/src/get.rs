@@ -157,7 +157,9 @@ impl Client<Ready> {
         let mut last: Option<Reply> = None;
         let mut begun = false;
         let mut failure: Option<ClientError> = None;
-        let mut watch = Watch::new(receiving.meter.clone(), self.control.limits.stall);
+        let limits = self.control.limits;
+        // Before the first byte a file may have to come from tape.
+        let mut watch = Watch::new(receiving.meter.clone(), limits.begin, limits.stall);
         let mut save = tokio::time::interval_at(Instant::now() + SAVE_EVERY, SAVE_EVERY);
         save.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -185,7 +187,7 @@ impl Client<Ready> {
                     running += 1;
                     let (opening, receiving, ended) = (opening.clone(), receiving.clone(), ended.clone());
                     tokio::task::spawn_blocking(move || {
-                        let result = opening.protect(socket, address).and_then(|stream| receiving.blocks(stream));
+                        let result = opening.protect(socket, address).and_then(|stream| receiving.blocks(stream, opening.stall_limit));
                         let _ = ended.blocking_send(result);
                     });
                 }
@@ -205,7 +207,7 @@ impl Client<Ready> {
                     tokio::task::spawn_blocking(move || file.save());
                 }
                 () = watch.stalled(), if begun || last.is_some() => {
-                    let limit = self.control.limits.stall;
+                    let limit = watch.limit;
                     let silence = || ClientError::Timeout {
                         server: self.control.server().to_owned(), awaited: "data from its movers".to_owned(), limit,
                     };
@@ -280,13 +282,16 @@ pub(crate) struct Watch {
     meter: Meter,
     seen: u64,
     since: Instant,
+    /// What holds now, and what holds once something has moved.
     limit: Duration,
+    moving: Duration,
 }
 
 impl Watch {
-    pub(crate) fn new(meter: Meter, limit: Duration) -> Self {
+    /// `first` holds until something moves, `moving` from then on.
+    pub(crate) fn new(meter: Meter, first: Duration, moving: Duration) -> Self {
         let seen = meter.read().bytes;
-        Self { meter, seen, since: Instant::now(), limit }
+        Self { meter, seen, since: Instant::now(), limit: first, moving }
     }
 
     /// From now on it may not last longer than this.
@@ -301,6 +306,7 @@ impl Watch {
             let bytes = self.meter.read().bytes;
             if bytes != self.seen {
                 (self.seen, self.since) = (bytes, Instant::now());
+                self.limit = self.limit.min(self.moving);
             }
             if self.since.elapsed() >= self.limit {
                 return;

@@ -85,7 +85,7 @@ impl Client<Ready> {
         let opening = Opening::of(self);
         let receiving = tokio::task::spawn_blocking(move || {
             let mut stream = opening.connect(address)?;
-            receive_all(&mut stream, MAX_REPLY_BYTES)
+            receive_all(&mut stream, MAX_REPLY_BYTES, opening.stall_limit)
         });
         let reply = self.control.reply(command.verb(), self.control.limits.begin).await?;
         if !reply.is_preliminary() {

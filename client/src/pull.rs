@@ -174,7 +174,7 @@ type Receiver = tokio::task::JoinHandle<Result<()>>;
 
 fn start(opening: &Opening, address: SocketAddr, receiving: &Arc<Receiving>, piece: ByteRange) -> Receiver {
     let (opening, receiving) = (opening.clone(), receiving.clone());
-    tokio::task::spawn_blocking(move || receiving.range(opening.connect(address)?, piece))
+    tokio::task::spawn_blocking(move || receiving.range(opening.connect(address)?, piece, opening.stall_limit))
 }
 
 /// Cuts what is missing into ranges that sessions fetch one after the other.

@@ -158,7 +158,8 @@ impl Client<Ready> {
         let mut kept = Vec::new();
         let mut failure: Option<ClientError> = None;
         let mut last: Option<Reply> = None;
-        let mut watch = Watch::new(meter.clone(), self.control.limits.stall);
+        let stall = self.control.limits.stall;
+        let mut watch = Watch::new(meter.clone(), stall, stall);
         while last.is_none() {
             tokio::select! {
                 reply = self.control.reply("the transfer", self.control.limits.begin) => {

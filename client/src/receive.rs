@@ -5,6 +5,7 @@
 use std::{
     io::{self, Read as _},
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use wire::{
@@ -40,8 +41,8 @@ impl Receiving {
     }
 
     /// Receives MODE E blocks until the connection ends for this transfer.
-    pub(crate) fn blocks(&self, stream: DataStream) -> Result<()> {
-        let mut reader = Reader::new(stream);
+    pub(crate) fn blocks(&self, stream: DataStream, stall: Duration) -> Result<()> {
+        let mut reader = Reader::new(stream, stall);
         loop {
             let Some(header) = reader.header()? else {
                 let cut = io::Error::new(io::ErrorKind::UnexpectedEof, "closed before its end mark");
@@ -59,8 +60,8 @@ impl Receiving {
     }
 
     /// Receives the bytes of a range in order, from a connection without framing.
-    pub(crate) fn range(&self, stream: DataStream, range: ByteRange) -> Result<()> {
-        self.data(&mut Reader::new(stream), range)
+    pub(crate) fn range(&self, stream: DataStream, range: ByteRange, stall: Duration) -> Result<()> {
+        self.data(&mut Reader::new(stream, stall), range)
     }
 
     fn data(&self, reader: &mut Reader, range: ByteRange) -> Result<()> {
@@ -90,12 +91,15 @@ struct Reader {
     buffer: Vec<u8>,
     start: usize,
     end: usize,
+    /// How long the socket may be silent, once something has come; before that, a file may come from tape.
+    stall: Option<Duration>,
 }
 
 impl Reader {
-    fn new(stream: DataStream) -> Self {
+    fn new(stream: DataStream, stall: Duration) -> Self {
         let peer = stream.peer();
-        Self { stream, peer, buffer: vec![0; CHUNK_BYTES + AHEAD_BYTES + HEADER_BYTES], start: 0, end: 0 }
+        let stall = Some(stall);
+        Self { stall, stream, peer, buffer: vec![0; CHUNK_BYTES + AHEAD_BYTES + HEADER_BYTES], start: 0, end: 0 }
     }
 
     fn buffered(&self) -> usize {
@@ -123,7 +127,12 @@ impl Reader {
             let until = (self.start + want + AHEAD_BYTES).min(self.buffer.len());
             match self.stream.read(&mut self.buffer[self.end..until]) {
                 Ok(0) => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "closed in the middle of its data")),
-                Ok(read) => self.end += read,
+                Ok(read) => {
+                    self.end += read;
+                    if let Some(stall) = self.stall.take() {
+                        self.stream.set_read_limit(stall)?;
+                    }
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
                     return Err(io::Error::new(io::ErrorKind::TimedOut, "nothing came for too long"));

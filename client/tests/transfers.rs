@@ -40,7 +40,7 @@ async fn open(server: &Server) -> Client<Ready> {
 /// A client that soon loses patience.
 fn impatient() -> Limits {
     let second = Duration::from_secs(1);
-    Limits { stall: second, reply: second, ..Limits::default() }
+    Limits { begin: second, stall: second, reply: second, ..Limits::default() }
 }
 
 async fn open_with(server: &Server, limits: Limits) -> Client<Ready> {
