@@ -5,13 +5,15 @@
 
 use std::time::Duration;
 
+use wire::ftp::Reply;
+
 use super::{
     super::{desk::Voice, path::AbsolutePath, session::work::Outcome},
     Commands,
     refusal::{refusal, sentence},
+    transfers::standing,
 };
-use crate::failure::Failure;
-use wire::ftp::Reply;
+use crate::{failure::Failure, transfer::Waiting};
 
 /// Longest that a reply may wait: clients give up on a silent control connection sooner or later, and nothing is lost
 /// by asking again.
@@ -34,6 +36,9 @@ impl Commands {
         let Some(waiting) = self.services.stager.request(file.bitfile, &who).await? else {
             return Ok(Reply::new(250, format!("{path} is on disk.")));
         };
+        if wait.is_zero() {
+            return Ok(not_yet(path, &waiting));
+        }
         let (progress, mut told) = tokio::sync::mpsc::channel(1);
         let staged = self.services.stager.stage(file.bitfile, &who, progress);
         tokio::pin!(staged);
@@ -51,6 +56,10 @@ impl Commands {
                 () = voice.cancelled() => break,
             }
         }
-        Ok(Reply::new(450, sentence(&format!("{path} is not on disk yet: {}", last.reason))))
+        Ok(not_yet(path, &last))
     }
+}
+
+fn not_yet(path: &AbsolutePath, waiting: &Waiting) -> Reply {
+    Reply::new(450, sentence(&format!("{path} is not on disk yet: {}", standing(waiting))))
 }

@@ -273,13 +273,18 @@ fn ranges_of_a_download(ranges: &[ByteRange], bytes: u64) -> bool {
 }
 
 fn waiting_text(waiting: &transfer::Waiting) -> String {
+    format!("the file comes from tape, and follows when it is here: {}", standing(waiting))
+}
+
+/// Why a file waits, at which place, and for how long still.
+pub(super) fn standing(waiting: &transfer::Waiting) -> String {
     let ahead = match waiting.ahead {
-        Some(0) | None => String::new(),
-        Some(1) => "; one request is before yours".to_owned(),
-        Some(ahead) => format!("; {ahead} requests are before yours"),
+        None | Some(0) => String::new(),
+        Some(1) => "; one request is before this one".to_owned(),
+        Some(ahead) => format!("; {ahead} requests are before this one"),
     };
     let estimate = waiting.estimate.map(|time| format!("; in about {} s", time.as_secs())).unwrap_or_default();
-    format!("The file comes from tape, and follows when it is here: {}{ahead}{estimate}", waiting.reason)
+    format!("{}{ahead}{estimate}", waiting.reason)
 }
 
 fn opening_reply(reused: bool, bytes: Option<u64>) -> Reply {
@@ -393,6 +398,16 @@ mod tests {
             delayed_reply(&elsewhere, AddressForm::Extended).unwrap().first(),
             "Entering Extended Passive Mode (|1|192.0.2.9|4000|)"
         );
+    }
+
+    #[test]
+    fn where_a_request_stands_is_one_sentence() {
+        let mut waiting =
+            transfer::Waiting { ahead: Some(2), estimate: None, reason: "both drives are busy".to_owned() };
+        assert_eq!(standing(&waiting), "both drives are busy; 2 requests are before this one");
+        waiting.ahead = Some(0);
+        waiting.estimate = Some(Duration::from_secs(90));
+        assert_eq!(standing(&waiting), "both drives are busy; in about 90 s");
     }
 
     #[test]
