@@ -35,7 +35,7 @@ mod scrub_start;
 mod space;
 mod stage;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod ticket;
 mod verify;
 

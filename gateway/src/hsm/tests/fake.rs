@@ -27,15 +27,15 @@ use crate::{
     movers::{LinkState, MoverError, MoverView, Snapshot, TransferEvent},
 };
 
-pub(super) fn mover(name: &str) -> MoverId {
+pub(crate) fn mover(name: &str) -> MoverId {
     MoverId::new(name).expect("a name")
 }
 
-pub(super) fn label(name: &str) -> VolumeLabel {
+pub(crate) fn label(name: &str) -> VolumeLabel {
     VolumeLabel::new(name).expect("a label")
 }
 
-pub(super) fn drive(number: usize) -> DriveId {
+pub(crate) fn drive(number: usize) -> DriveId {
     DriveId::new(format!("drive{number}")).expect("a name")
 }
 
@@ -45,40 +45,40 @@ fn library() -> LibraryId {
 
 /// Everything the fleet has.
 #[derive(Default)]
-pub(super) struct World {
-    pub(super) disks: BTreeMap<VolumeLabel, (MoverId, u64)>,
-    pub(super) files: HashMap<VolumeFile, Vec<u8>>,
-    pub(super) confirmed: BTreeSet<VolumeFile>,
-    pub(super) tapes: BTreeMap<VolumeLabel, Tape>,
+pub(crate) struct World {
+    pub(crate) disks: BTreeMap<VolumeLabel, (MoverId, u64)>,
+    pub(crate) files: HashMap<VolumeFile, Vec<u8>>,
+    pub(crate) confirmed: BTreeSet<VolumeFile>,
+    pub(crate) tapes: BTreeMap<VolumeLabel, Tape>,
     drives: BTreeMap<DriveId, (Option<VolumeLabel>, bool)>,
     away: BTreeSet<MoverId>,
     /// Faults to come.
-    pub(super) bad_members: BTreeSet<(VolumeLabel, u64)>,
-    pub(super) bad_attaches: BTreeMap<DriveId, FaultKind>,
-    pub(super) failing_appends: Vec<FaultKind>,
-    pub(super) failing_removes: usize,
+    pub(crate) bad_members: BTreeSet<(VolumeLabel, u64)>,
+    pub(crate) bad_attaches: BTreeMap<DriveId, FaultKind>,
+    pub(crate) failing_appends: Vec<FaultKind>,
+    pub(crate) failing_removes: usize,
     /// Reads of tapes wait for this.
-    pub(super) gate: Option<Arc<Notify>>,
+    pub(crate) gate: Option<Arc<Notify>>,
     /// What was asked, in words.
-    pub(super) log: Vec<String>,
+    pub(crate) log: Vec<String>,
     listening: HashMap<SocketAddr, mpsc::UnboundedSender<Sent>>,
     inboxes: HashMap<ChannelId, mpsc::UnboundedReceiver<Sent>>,
     connecting: HashMap<ChannelId, SocketAddr>,
 }
 
 #[derive(Default, Clone)]
-pub(super) struct Tape {
-    pub(super) labelled: bool,
-    pub(super) containers: u32,
-    pub(super) next_block: u64,
-    pub(super) members: BTreeMap<u64, Vec<u8>>,
-    pub(super) capacity_members: usize,
+pub(crate) struct Tape {
+    pub(crate) labelled: bool,
+    pub(crate) containers: u32,
+    pub(crate) next_block: u64,
+    pub(crate) members: BTreeMap<u64, Vec<u8>>,
+    pub(crate) capacity_members: usize,
 }
 
 /// One piece on its way between movers; `None` for one that could not be read.
 type Sent = (ByteRange, Result<Vec<u8>, Fault>);
 
-pub(super) struct FakeFleet {
+pub(crate) struct FakeFleet {
     world: Arc<Mutex<World>>,
     snapshot: watch::Sender<Arc<Snapshot>>,
     next: AtomicU64,
@@ -86,7 +86,7 @@ pub(super) struct FakeFleet {
 
 impl FakeFleet {
     /// `m1` with two drives and `m1.disk0`, `m2` with `m2.disk0`, each of `disk_bytes`, and so many blank cartridges.
-    pub(super) fn new(drives: usize, cartridges: usize, disk_bytes: u64) -> Arc<Self> {
+    pub(crate) fn new(drives: usize, cartridges: usize, disk_bytes: u64) -> Arc<Self> {
         let mut world = World::default();
         world.disks.insert(label("m1.disk0"), (mover("m1"), disk_bytes));
         world.disks.insert(label("m2.disk0"), (mover("m2"), disk_bytes));
@@ -106,15 +106,15 @@ impl FakeFleet {
         fleet
     }
 
-    pub(super) fn world(&self) -> MutexGuard<'_, World> {
+    pub(crate) fn world(&self) -> MutexGuard<'_, World> {
         self.world.lock().expect("no test panics while it holds the world")
     }
 
-    pub(super) fn count(&self, what: &str) -> usize {
+    pub(crate) fn count(&self, what: &str) -> usize {
         self.world().log.iter().filter(|line| line.starts_with(what)).count()
     }
 
-    pub(super) fn set_away(&self, name: &str, away: bool) {
+    pub(crate) fn set_away(&self, name: &str, away: bool) {
         if away {
             self.world().away.insert(mover(name));
         } else {
@@ -124,7 +124,7 @@ impl FakeFleet {
     }
 
     /// Movers say how they are now.
-    pub(super) fn tell(&self) {
+    pub(crate) fn tell(&self) {
         let world = self.world();
         let mut movers = BTreeMap::new();
         for name in ["m1", "m2"] {

@@ -18,21 +18,21 @@ use wire::{
 use super::fake::{FakeFleet, label};
 use crate::hsm::{Ask, Hsm, HsmConfig, Parts};
 
-pub(super) fn account(name: &str) -> AccountName {
+pub(crate) fn account(name: &str) -> AccountName {
     AccountName::new(name).expect("a name")
 }
 
-pub(super) struct Site {
-    pub(super) catalog: Catalog,
-    pub(super) fleet: Arc<FakeFleet>,
-    pub(super) hsm: Hsm,
-    pub(super) shutdown: Shutdown,
+pub(crate) struct Site {
+    pub(crate) catalog: Catalog,
+    pub(crate) fleet: Arc<FakeFleet>,
+    pub(crate) hsm: Hsm,
+    pub(crate) shutdown: Shutdown,
     config: HsmConfig,
     runs: u64,
     _folder: tempfile::TempDir,
 }
 
-pub(super) fn quick() -> HsmConfig {
+pub(crate) fn quick() -> HsmConfig {
     HsmConfig {
         batch_wait: TimeSpan::seconds(0),
         linger: TimeSpan::milliseconds(300),
@@ -45,11 +45,11 @@ pub(super) fn quick() -> HsmConfig {
 }
 
 impl Site {
-    pub(super) async fn new(fleet: Arc<FakeFleet>) -> Self {
+    pub(crate) async fn new(fleet: Arc<FakeFleet>) -> Self {
         Self::with(fleet, quick()).await
     }
 
-    pub(super) async fn with(fleet: Arc<FakeFleet>, config: HsmConfig) -> Self {
+    pub(crate) async fn with(fleet: Arc<FakeFleet>, config: HsmConfig) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let url = format!("sqlite:{}", folder.path().join("catalogue.db").display());
         let catalog = Catalog::open(&url, Options::default()).await.expect("open the catalogue");
@@ -72,7 +72,7 @@ impl Site {
     }
 
     /// Ends the services as `kill -9` would, and starts them anew over the same catalogue and fleet.
-    pub(super) async fn restart(&mut self) {
+    pub(crate) async fn restart(&mut self) {
         self.shutdown.cut();
         self.shutdown.finish().await;
         self.shutdown = Shutdown::new(Duration::from_secs(5));
@@ -81,7 +81,7 @@ impl Site {
     }
 
     /// Publishes a file whose parts lie on these disk volumes.
-    pub(super) async fn put(&self, name: &str, cos: &str, parts: &[(&str, &[u8])]) -> BitfileId {
+    pub(crate) async fn put(&self, name: &str, cos: &str, parts: &[(&str, &[u8])]) -> BitfileId {
         let (mut segments, mut whole) = (Vec::new(), Vec::new());
         for (volume, data) in parts {
             let file = FileId(self.catalog.next_id().await.expect("a number"));
@@ -123,16 +123,16 @@ impl Site {
         published.bitfile
     }
 
-    pub(super) async fn located(&self, bitfile: BitfileId) -> Located {
+    pub(crate) async fn located(&self, bitfile: BitfileId) -> Located {
         self.catalog.locate_one(bitfile).await.expect("located")
     }
 
-    pub(super) async fn on_disk(&self, bitfile: BitfileId) -> bool {
+    pub(crate) async fn on_disk(&self, bitfile: BitfileId) -> bool {
         self.located(bitfile).await.copy(DISK_COPY).is_some()
     }
 
     /// The bytes of the disk copy, as a client would read them.
-    pub(super) async fn read(&self, bitfile: BitfileId) -> Vec<u8> {
+    pub(crate) async fn read(&self, bitfile: BitfileId) -> Vec<u8> {
         let located = self.located(bitfile).await;
         let mut data = Vec::new();
         for segment in &located.copy(DISK_COPY).expect("a disk copy").segments {
@@ -145,14 +145,14 @@ impl Site {
         data
     }
 
-    pub(super) async fn tapes_of(&self, bitfile: BitfileId) -> Vec<VolumeLabel> {
+    pub(crate) async fn tapes_of(&self, bitfile: BitfileId) -> Vec<VolumeLabel> {
         let located = self.located(bitfile).await;
         let tape = located.copies.iter().filter(|copy| copy.number != DISK_COPY && copy.complete);
         tape.flat_map(|copy| copy.segments.iter().map(|segment| segment.extent.volume.clone())).collect()
     }
 
     /// Waits until the bitfile has all its tape copies, and drops the disk copy.
-    pub(super) async fn sink(&self, bitfile: BitfileId) {
+    pub(crate) async fn sink(&self, bitfile: BitfileId) {
         eventually("all tape copies are there", || async {
             let residency = self.located(bitfile).await.bitfile.residency;
             residency.tape_copies == residency.tape_copies_wanted
@@ -162,11 +162,11 @@ impl Site {
         purged[0].1.as_ref().expect("purged");
     }
 
-    pub(super) fn ask(bitfile: BitfileId) -> Ask {
+    pub(crate) fn ask(bitfile: BitfileId) -> Ask {
         Ask { bitfile, account: account("alice"), deadline: None, lifetime: None, priority: 0 }
     }
 
-    pub(super) async fn end(self) {
+    pub(crate) async fn end(self) {
         self.shutdown.finish().await;
         self.catalog.close().await;
     }
@@ -220,7 +220,7 @@ fn policies() -> Policies {
 }
 
 /// Waits for a state; panics when it has not come within a generous time.
-pub(super) async fn eventually<F: Future<Output = bool>>(what: &str, state: impl Fn() -> F) {
+pub(crate) async fn eventually<F: Future<Output = bool>>(what: &str, state: impl Fn() -> F) {
     for _ in 0..1500 {
         if state().await {
             return;
