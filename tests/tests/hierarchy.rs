@@ -1,0 +1,162 @@
+//! The storage hierarchy on its whole way: real movers, the virtual tape library, the catalogue, and back to a client.
+
+use std::time::Duration;
+
+use catalog::{TreePath, WorkKind};
+use daemon::config::TimeSpan;
+use tests::{Database, Site, SiteBuilder, bytes};
+use wire::id::BitfileId;
+
+const MIB: usize = 1 << 20;
+
+fn with_tape(drives: u16, cartridges: u16) -> SiteBuilder {
+    Site::builder().tape(drives, cartridges).gateway(|config| {
+        config.hsm.batch_wait = TimeSpan::seconds(0);
+        config.hsm.look_every = TimeSpan::milliseconds(100);
+        config.hsm.linger = TimeSpan::seconds(1);
+        config.hsm.lease = TimeSpan::seconds(2);
+        config.hsm.purge_idle = TimeSpan::seconds(0);
+        for class in &mut config.classes {
+            class.migration_age = TimeSpan::seconds(0);
+        }
+    })
+}
+
+async fn bitfile(site: &Site, path: &str) -> BitfileId {
+    let path = TreePath::posix(&TreePath::root(), path).expect("a path");
+    let resolved = site.gateway.catalog.resolve(&path).await.expect("resolved");
+    resolved.entry().expect("there").file().expect("a file").bitfile
+}
+
+async fn eventually<F: Future<Output = bool>>(what: &str, state: impl Fn() -> F) {
+    for _ in 0..1200 {
+        if state().await {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("never came true: {what}");
+}
+
+/// Waits until the file has all its tape copies, and takes it off the disk.
+async fn sink(site: &Site, path: &str) -> BitfileId {
+    let bitfile = bitfile(site, path).await;
+    let catalog = &site.gateway.catalog;
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
+    loop {
+        let residency = catalog.locate_one(bitfile).await.expect("located").bitfile.residency;
+        if residency.tape_copies == residency.tape_copies_wanted {
+            break;
+        }
+        if tokio::time::Instant::now() > deadline {
+            let work = catalog.work_items(Some(WorkKind::Migrate), None, 10).await.expect("work");
+            panic!("{path} is not on tape: {work:?}, drives {:?}", site.gateway.hsm.drives().await);
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let purged = site.gateway.hsm.purge_now(vec![bitfile]).await.expect("asked");
+    purged[0].1.as_ref().expect("purged");
+    bitfile
+}
+
+async fn sinks_and_comes_back(site: &Site) {
+    let mut alice = site.user("alice").await.login().await;
+    let files = [("empty", 0), ("small", 4096), ("odd", 1_000_003), ("large", 9 * MIB)];
+    for (name, length) in files {
+        alice.put(&format!("/home/alice/{name}"), &bytes(length as u64, length)).await.expect("stored");
+    }
+    for (name, length) in files {
+        let path = format!("/home/alice/{name}");
+        let bitfile = sink(site, &path).await;
+        let located = site.gateway.catalog.locate_one(bitfile).await.expect("located");
+        let volumes = |copy| -> Vec<_> {
+            let copy = located.copy(copy).expect("a tape copy");
+            copy.segments.iter().map(|segment| segment.extent.volume.clone()).collect()
+        };
+        let (first, second) = (volumes(1), volumes(2));
+        assert!(first.iter().all(|volume| !second.contains(volume)), "{name}: copies are on different cartridges");
+        // Reading it waits for the recall.
+        assert_eq!(alice.get(&path).await.expect("fetched"), bytes(length as u64, length), "{name}");
+    }
+    assert_eq!(site.relayed_bytes().await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_sink_to_two_cartridges_leave_the_disk_and_come_back_to_whoever_reads_them() {
+    let site = with_tape(2, 6).start().await;
+    sinks_and_comes_back(&site).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_same_works_over_postgresql() {
+    let site = with_tape(2, 6).database(Database::Postgres).start().await;
+    sinks_and_comes_back(&site).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_readers_of_one_file_share_one_recall() {
+    let site = with_tape(2, 4).start().await;
+    let user = site.user("alice").await;
+    let mut alice = user.login().await;
+    let data = bytes(5, 300_000);
+    alice.put("/home/alice/a", &data).await.expect("stored");
+    sink(&site, "/home/alice/a").await;
+    let readers = (0..6).map(|_| async {
+        let mut session = user.login().await;
+        session.get("/home/alice/a").await.expect("fetched")
+    });
+    for got in futures::future::join_all(readers).await {
+        assert_eq!(got, data);
+    }
+    let read: u64 = site.gateway.hsm.drives().await.iter().map(|drive| drive.read_bytes).sum();
+    assert!(read < 3 * data.len() as u64, "{read} bytes were read from tape");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_killed_while_files_sink_and_come_back_loses_nothing() {
+    let mut site = with_tape(2, 6).start().await;
+    let user = site.user("alice").await;
+    for round in 0..3u64 {
+        let mut alice = user.login().await;
+        let name = format!("/home/alice/f{round}");
+        let data = bytes(round, 2 * MIB);
+        alice.put(&name, &data).await.expect("stored");
+        tokio::time::sleep(Duration::from_millis(round * 150)).await;
+        drop(alice);
+        site.kill_gateway().await;
+        let bitfile = sink(&site, &name).await;
+        let hsm = site.gateway.hsm.clone();
+        let ask = gateway::hsm::Ask {
+            bitfile,
+            account: "alice".parse().expect("a name"),
+            deadline: None,
+            lifetime: None,
+            priority: 0,
+        };
+        let tickets = hsm.stage(vec![ask]).await.expect("asked");
+        tokio::time::sleep(Duration::from_millis(round * 70)).await;
+        site.kill_gateway().await;
+        let request = tickets[0].request().id;
+        let gateway = &site.gateway;
+        eventually("the request ends", || async {
+            gateway.hsm.requests(&[request]).await.expect("asked")[0].state.is_final()
+        })
+        .await;
+        let mut alice = site.user("alice").await.login().await;
+        assert_eq!(alice.get(&name).await.expect("fetched"), data, "round {round}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mover_killed_under_its_drive_comes_back_and_the_queue_goes_on() {
+    let mut site = with_tape(2, 6).start().await;
+    let user = site.user("alice").await;
+    let mut alice = user.login().await;
+    let data = bytes(7, 3 * MIB);
+    alice.put("/home/alice/a", &data).await.expect("stored");
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    site.kill_mover(1).await;
+    site.start_mover(1).await;
+    sink(&site, "/home/alice/a").await;
+    assert_eq!(alice.get("/home/alice/a").await.expect("fetched"), data);
+}
