@@ -202,8 +202,8 @@ impl Curl {
         command.args(["--silent", "--show-error", "--fail", "--output", "/dev/null"]);
         command.args(["--write-out", "%{size_download} %{time_starttransfer} %{time_total}"]);
         if let Some((credential, authority)) = &self.credential {
-            // The control connection over TLS, data in clear, the mover connects to us.
-            command.args(["--ssl-reqd", "--ftp-ssl-control", "--ftp-port", "127.0.0.1", "--disable-eprt"]);
+            // The control connection over TLS, data in clear, we connect to the mover.
+            command.args(["--ssl-reqd", "--ftp-ssl-control"]);
             command.arg("--cert").arg(credential).arg("--key").arg(credential).arg("--cacert").arg(authority);
         }
         let text = process::run(command.arg(&self.url), LIMIT).await?;
