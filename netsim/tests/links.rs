@@ -113,11 +113,18 @@ fn every_profile_has_its_round_trip_time() {
         let lab = lab(clean, Medium::Switched, 1);
         let target = echo(&lab, "mover1");
         let count = if profile.rtt() > Duration::from_millis(100) { 5 } else { 40 };
-        let measured = round_trip(&lab, "client", target, count);
-        // A loaded machine adds some; the model itself is exact, see the unit tests.
-        let allowed = (profile.rtt().mul_f64(0.03)).max(Duration::from_micros(400));
-        assert!(measured >= profile.rtt() - Duration::from_micros(20), "{profile}: {measured:?} is too fast");
-        assert!(measured.abs_diff(profile.rtt()) <= allowed, "{profile}: {measured:?}, {:?} was asked", profile.rtt());
+        let allowed = (profile.rtt().mul_f64(0.03)).max(Duration::from_micros(200));
+        // A loaded machine wakes the emulator late now and then, so a round that was disturbed is measured again; a
+        // link that is wrong is wrong in every round.
+        let asked = profile.rtt();
+        let mut rounds = Vec::new();
+        let close = (0..10).any(|_| {
+            let measured = round_trip(&lab, "client", target, count);
+            assert!(measured >= asked - Duration::from_micros(20), "{profile}: {measured:?} is too fast");
+            rounds.push(measured);
+            measured.abs_diff(asked) <= allowed
+        });
+        assert!(close, "{profile}: {rounds:?}, {asked:?} was asked");
     }
 }
 

@@ -90,7 +90,10 @@ enum Step {
 fn sync_group(volume: &Volume, group: Vec<Finished>, alone: bool) -> Vec<Step> {
     let mut steps = Vec::new();
     for Finished { mut draft, done } in group {
-        match draft.sync().and_then(|()| draft.publish()) {
+        let outcome = draft.sync().and_then(|()| draft.publish());
+        // What a failed draft held is free before anybody hears of the failure.
+        drop(draft);
+        match outcome {
             Ok(true) => steps.push(Step::Named(done)),
             Ok(false) => drop(done.send(Ok(()))),
             Err(error) => drop(done.send(Err(Arc::new(error)))),
