@@ -26,6 +26,7 @@ use crate::{
     device::Device,
     fabric::{Counters, Fabric, Nanoseconds, PathId, StageId, StageSpec},
     frame::Frame,
+    punctual::Punctual,
     topology::Plan,
 };
 
@@ -121,6 +122,7 @@ struct Carrier {
     shared: Arc<Mutex<Statistics>>,
     statistics: Statistics,
     late: (Nanoseconds, u64),
+    punctual: Punctual,
     spare: Vec<Vec<u8>>,
     began: Instant,
 }
@@ -155,6 +157,7 @@ impl Carrier {
             shared,
             statistics: Statistics::default(),
             late: (0, 0),
+            punctual: Punctual::new(),
             spare: Vec::new(),
             began: Instant::now(),
         }
@@ -174,8 +177,7 @@ impl Carrier {
             if !self.take_changes() {
                 break;
             }
-            let wait = self.fabric.next_due().unwrap_or(publish_at).min(publish_at).saturating_sub(self.now());
-            for host in self.wait(Duration::from_nanos(wait)) {
+            for host in self.wait(publish_at) {
                 self.read_from(host, &mut scratch);
             }
         }
@@ -212,8 +214,34 @@ impl Carrier {
         });
     }
 
-    /// Waits for packets, a change, or the time; says which hosts have packets.
-    fn wait(&self, limit: Duration) -> Vec<usize> {
+    /// Waits for packets, a change, the next due moment or `publish_at`; says which hosts have packets.
+    fn wait(&mut self, publish_at: Nanoseconds) -> Vec<usize> {
+        let now = self.now();
+        let Some(due) = self.fabric.next_due().filter(|due| *due < publish_at) else {
+            return self.poll(Duration::from_nanos(publish_at.saturating_sub(now)));
+        };
+        let sleep = self.punctual.sleep(now, due);
+        let ready = self.poll(sleep);
+        if !ready.is_empty() {
+            return ready;
+        }
+        let (asked, woke) = (now + sleep.as_nanos() as Nanoseconds, self.now());
+        if woke < asked {
+            // A change came.
+            return ready;
+        }
+        if !sleep.is_zero() {
+            self.punctual.learn(asked, woke);
+        }
+        let mut ready = Vec::new();
+        while ready.is_empty() && self.now() < due {
+            ready = self.poll(Duration::ZERO);
+        }
+        self.punctual.spend(self.now() - woke);
+        ready
+    }
+
+    fn poll(&self, limit: Duration) -> Vec<usize> {
         let mut polled: Vec<PollFd<'_>> = self
             .devices
             .iter()
@@ -236,6 +264,7 @@ impl Carrier {
         for _ in 0..BATCH {
             let Ok(length) = self.devices[host].read(scratch) else { return };
             self.statistics.packets += 1;
+            self.punctual.count(now, 1);
             let mut buffer = self.spare.pop().unwrap_or_default();
             buffer.clear();
             buffer.extend_from_slice(&scratch[..length]);

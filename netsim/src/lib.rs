@@ -9,7 +9,7 @@
 //! - [`frame`]: packets as the kernel hands them over: up to 64 KiB in one piece, cut into wire frames where the model
 //!   must treat them apart.
 //! - [`device`], [`namespace`]: what is asked of the kernel. The only unsafe code here.
-//! - [`emulator`]: the thread that joins them.
+//! - [`emulator`]: the thread that joins them, on time by [`punctual`].
 //! - [`lab`]: a running topology, and processes, threads and runtimes on its hosts.
 //!
 //! Nothing is left behind: namespaces and devices have no name in the file system and end with the last process or file
@@ -22,6 +22,7 @@ pub mod frame;
 pub mod lab;
 pub mod namespace;
 pub mod profile;
+mod punctual;
 pub mod topology;
 
 pub use self::{
