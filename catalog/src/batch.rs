@@ -2,7 +2,8 @@
 //! transactions.
 //!
 //! While one transaction is being synced, further mutations gather in the channel; they are the next transaction. A
-//! lone mutation starts at once, so an idle catalogue adds no latency and a busy one shares its syncs. Each mutation
+//! lone mutation starts at once, so an idle catalogue adds no latency and a busy one shares its syncs: while
+//! transactions have several members, the next one waits a moment for those that are nearly ready. Each mutation
 //! runs in a savepoint: one that fails takes back its own changes and no other's. Publishing files, the bulk of all
 //! writing, is done for all of a transaction's files together, in a fixed number of statements.
 //!
@@ -30,6 +31,9 @@ use crate::time::{Clock, Timestamp};
 const MAX_BATCH: usize = 512;
 /// How many mutations may wait; callers beyond that wait to be let in.
 const QUEUE: usize = 4096;
+/// How long a transaction waits for company when the one before it had several members. Its dozen statements cost the
+/// same for one file as for many, and so does the sync; measured on two cores, this makes many small files twice as fast.
+const GATHER: Duration = Duration::from_millis(1);
 /// How often a transaction is tried when the database says that another was in the way.
 const ATTEMPTS: u32 = 4;
 /// How often access times are written.
@@ -104,6 +108,10 @@ trait Job: Send {
     async fn run(&mut self, tx: &mut Tx) -> Result<(), CatalogError>;
     /// Whether the mutation itself was refused.
     fn refused(&self) -> bool;
+    /// How many callers wait for it.
+    fn members(&self) -> usize {
+        1
+    }
     /// Hands the caller what came of it.
     fn settle(self: Box<Self>, committed: Result<()>);
     /// Takes apart what can be tried apart, so that what fails fails alone.
@@ -155,6 +163,10 @@ impl Job for PublishGroup {
         false
     }
 
+    fn members(&self) -> usize {
+        self.files.len()
+    }
+
     fn settle(self: Box<Self>, committed: Result<()>) {
         let results = self.results.into_iter().map(Some).chain(std::iter::repeat_with(|| None));
         for (receipt, result) in self.receipts.into_iter().zip(results) {
@@ -199,8 +211,15 @@ impl Batch {
     pub(crate) fn start(target: Target, conn: Conn, clock: Clock) -> Self {
         let (queue, messages) = mpsc::channel(QUEUE);
         let touched = Touched::default();
-        let writer =
-            Writer { target, conn: Some(conn), clock, messages, touched: Arc::clone(&touched), next_touch: None };
+        let writer = Writer {
+            target,
+            conn: Some(conn),
+            clock,
+            messages,
+            touched: Arc::clone(&touched),
+            next_touch: None,
+            shared: false,
+        };
         tokio::spawn(writer.run());
         Self { queue, touched }
     }
@@ -257,6 +276,8 @@ struct Writer {
     messages: mpsc::Receiver<Message>,
     touched: Touched,
     next_touch: Option<Instant>,
+    /// The last transaction had several members.
+    shared: bool,
 }
 
 impl Writer {
@@ -277,10 +298,15 @@ impl Writer {
                 jobs.extend(self.touch_job());
             }
             if first.is_some() {
-                // Whoever is ready to write now shall share this transaction.
-                tokio::task::yield_now().await;
+                // Whoever is ready to write now, or will be in a moment, shall share this transaction.
+                if self.shared {
+                    tokio::time::sleep(GATHER).await;
+                } else {
+                    tokio::task::yield_now().await;
+                }
             }
             closing = self.gather(first, &mut jobs);
+            self.shared = jobs.iter().map(|job| job.members()).sum::<usize>() > 1;
             if !jobs.is_empty() {
                 self.write(jobs).await;
             }

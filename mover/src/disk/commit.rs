@@ -5,9 +5,13 @@
 //!
 //! A sync costs the same whether one file waits for it or twenty: the file system's journal writes all of them in one
 //! commit if they ask at once. So drafts are gathered while the last round is under way, synced from several threads in
-//! parallel, renamed, and then one sync of the folder makes all names durable.
+//! parallel, renamed, and then one sync of the folder makes all names durable. While rounds have several members, the
+//! next one waits a moment for those that are nearly ready; a lone file is never kept waiting.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use daemon::Shutdown;
 use tokio::{
@@ -20,6 +24,9 @@ use crate::metrics;
 
 /// The most files of one round.
 const MAX_ROUND: usize = 256;
+
+/// How long a round waits for company when the one before it had several members.
+const GATHER: Duration = Duration::from_millis(1);
 
 /// How many drafts may wait for the next round before whoever brings another one waits.
 const QUEUE: usize = 256;
@@ -65,7 +72,17 @@ impl Committer {
 /// Ends when every [`Committer`] is gone: transfers hold one, so nothing that moves is cut off by it.
 async fn run(volume: Arc<Volume>, threads: usize, mut waiting: mpsc::Receiver<Finished>, blocking: Shutdown) {
     let mut round = Vec::new();
+    let mut shared = false;
     while waiting.recv_many(&mut round, MAX_ROUND).await > 0 {
+        if shared {
+            tokio::time::sleep(GATHER).await;
+            while round.len() < MAX_ROUND
+                && let Ok(another) = waiting.try_recv()
+            {
+                round.push(another);
+            }
+        }
+        shared = round.len() > 1;
         let started = Instant::now();
         let size = round.len();
         let share = size.div_ceil(threads);
