@@ -53,6 +53,7 @@ pub(super) struct Inner {
 /// One bell for each service: rung when there may be something to do.
 #[derive(Default)]
 pub(super) struct Wakes {
+    pub(super) published: Notify,
     pub(super) migrate: Notify,
     pub(super) stage: Notify,
     pub(super) purge: Notify,

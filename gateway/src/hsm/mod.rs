@@ -117,6 +117,7 @@ impl Hsm {
         if !services {
             return hsm;
         }
+        shutdown.spawn(pass_on(context.clone(), shutdown.clone()));
         let scrubs = hsm.scrubs.clone();
         let tape = {
             let context = context.clone();
@@ -146,8 +147,7 @@ impl Hsm {
 
     /// Something was published: there may be something to migrate, and less room than before.
     pub fn published(&self) {
-        self.context.wakes.migrate.notify_one();
-        self.context.wakes.purge.notify_one();
+        self.context.wakes.published.notify_one();
     }
 
     /// Something was deleted or replaced: there may be something to reclaim.
@@ -367,6 +367,23 @@ impl Hsm {
 
     fn mounts(&self) -> Option<MountService> {
         self.context.mounts.borrow().clone()
+    }
+}
+
+/// How often at most services look again because something was published: each look costs the catalogue several
+/// statements, and a busy site publishes thousands of files a second.
+const LOOK_AT_MOST_EVERY: Duration = Duration::from_millis(200);
+
+/// Tells services that something was published: at once, then not again for a while.
+async fn pass_on(context: Context, shutdown: Shutdown) {
+    let wakes = &context.wakes;
+    while lead::awake(&wakes.published, Duration::MAX, &shutdown).await {
+        wakes.migrate.notify_one();
+        wakes.purge.notify_one();
+        tokio::select! {
+            () = shutdown.stopping() => return,
+            () = tokio::time::sleep(LOOK_AT_MOST_EVERY) => {}
+        }
     }
 }
 
