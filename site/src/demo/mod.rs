@@ -24,7 +24,7 @@ pub fn size(text: &str) -> Result<u64, String> {
     text.parse::<ByteSize>().map(ByteSize::bytes).map_err(|error| error.to_string())
 }
 
-/// Shows it all.
+/// Shows it all, and ends with the site.
 ///
 /// # Errors
 ///
@@ -32,6 +32,19 @@ pub fn size(text: &str) -> Result<u64, String> {
 pub async fn run(demo: Demo, shutdown: &Shutdown) -> anyhow::Result<()> {
     let screen = Screen::new();
     let folder = temporary_folder()?;
+    let shown = show(&demo, &folder, &screen, shutdown).await;
+    // The site first, then its folder: no part of it shall miss its files.
+    shutdown.stop();
+    shutdown.finish().await;
+    shown?;
+    if demo.keep {
+        let kept = folder.keep();
+        screen.say(&format!("the site's folder is kept: penstock serve --data {}/site", kept.display()));
+    }
+    Ok(())
+}
+
+async fn show(demo: &Demo, folder: &TemporaryFolder, screen: &Screen, shutdown: &Shutdown) -> anyhow::Result<()> {
     let site = SiteFolder::new(folder.path().join("site"));
     screen.title("A site of one gateway, two movers, a disk volume each, and a tape library with two drives");
     let began = Instant::now();
@@ -40,15 +53,10 @@ pub async fn run(demo: Demo, shutdown: &Shutdown) -> anyhow::Result<()> {
     screen.say(&format!("in {}, ready in {} ms", site.path().display(), began.elapsed().as_millis()));
     screen.say(&format!("FTP door {}, admin door {}", running.doors.ftp, running.doors.admin));
 
-    let local = files::gather(&demo.files, demo.size, folder.path(), &screen)?;
-    let tour = Tour::open(&site, &running, &screen, demo.streams, local, folder.path()).await?;
+    let local = files::gather(&demo.files, demo.size, folder.path(), screen)?;
+    let tour = Tour::open(&site, &running, screen, demo.streams, local, folder.path()).await?;
     tour.run().await?;
-
-    by_hand(&screen);
-    if demo.keep {
-        let kept = folder.keep();
-        screen.say(&format!("the site's folder is kept: penstock serve --data {}/site", kept.display()));
-    }
+    by_hand(screen);
     Ok(())
 }
 
