@@ -483,8 +483,8 @@ async fn limited<T>(limit: Duration, call: impl Future<Output = Result<T, MoverE
     match tokio::time::timeout(limit, call).await {
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(MoverError::Refused { fault, .. })) => Err(fault),
-        // What came of it is not known: the library is looked through before anything else.
-        Ok(Err(error)) => Err(Fault::new(FaultKind::Library, error)),
+        // What came of it is not known: the library is looked through before anything else. Nothing is to blame.
+        Ok(Err(error)) => Err(Fault::new(FaultKind::PeerLost, error)),
         Err(_) => Err(Fault::new(FaultKind::Library, format!("no answer within {} s", limit.as_secs()))),
     }
 }
