@@ -175,10 +175,14 @@ async fn a_batch_from_two_movers_takes_one_mount_for_each_copy() {
         .start()
         .await;
     let mut alice = site.user("alice").await.login().await;
-    let paths: Vec<String> = (0..8).map(|number| format!("/home/alice/f{number}")).collect();
+    let paths: Vec<String> = (0..4).map(|number| format!("/home/alice/f{number}")).collect();
     let mut bitfiles = Vec::new();
-    for path in &paths {
+    for (number, path) in paths.iter().enumerate() {
+        // One mover takes nothing new, so that the other gets the file.
+        let drained = wire::id::MoverId::new(format!("m{}", 1 + number % 2)).expect("a name");
+        site.gateway.movers.drain(&drained, true).expect("drained");
         alice.put(path, &bytes(7, 100_000)).await.expect("stored");
+        site.gateway.movers.drain(&drained, false).expect("in use");
         bitfiles.push(bitfile(&site, path).await);
     }
     let located = site.gateway.catalog.locate(&bitfiles).await.expect("located");

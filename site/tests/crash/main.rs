@@ -102,6 +102,7 @@ async fn moment(site: &mut Processes, world: &mut World, random: &mut StdRng, ph
             world.on_tape(site).await;
         }
         Phase::Purge => {
+            world.release(site).await;
             let mut admin = site.admin().await.expect("the admin door");
             tokio::join!(world.ask_once(&mut admin, "/v1/purge"), kill.strike(site));
             world.nothing_is_purged_that_is_needed(site).await;

@@ -213,6 +213,11 @@ impl World {
         }
     }
 
+    /// Ends what earlier stage requests were promised: that their files stay on disk for a while.
+    pub(crate) async fn release(&self, site: &Processes) {
+        let _: Vec<Answer> = self.order(site, "/v1/release", &everything()).await;
+    }
+
     /// Purges what is still on disk.
     pub(crate) async fn purge(&self, site: &Processes) {
         let end = Instant::now() + PATIENCE;
