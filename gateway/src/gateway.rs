@@ -158,6 +158,10 @@ impl Gateway {
         let stager: Arc<dyn Stager> = Arc::new(hsm.clone());
         transfers.set_stager(Arc::clone(&stager));
         let files = Files::exported(catalog.clone(), &config.names)?;
+        let files = {
+            let hsm = hsm.clone();
+            files.telling(move || hsm.deleted())
+        };
         files.prepare().await?;
         let identities = Identities::new(catalog.clone(), config.identity.gridmap.clone());
         movers.settled(MOVERS_LIMIT).await;

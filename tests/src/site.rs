@@ -56,6 +56,7 @@ type ChangeMover = Box<dyn Fn(usize, &mut MoverConfig) + Send>;
 pub struct SiteBuilder {
     movers: usize,
     database: Database,
+    url: Option<String>,
     drives: u16,
     cartridges: u16,
     gateway: Box<dyn FnOnce(&mut Config) + Send>,
@@ -99,6 +100,13 @@ impl SiteBuilder {
         self
     }
 
+    /// The catalogue in the database at this URL.
+    #[must_use]
+    pub fn catalogue(mut self, url: String) -> Self {
+        self.url = Some(url);
+        self
+    }
+
     /// A virtual tape library of so many drives, dealt to the movers in turn, and so many cartridges of 64 MiB. The first
     /// mover has the robot. Without this there is no tape.
     #[must_use]
@@ -127,7 +135,7 @@ impl SiteBuilder {
     /// # Panics
     ///
     /// If a part does not start.
-    pub async fn start(self) -> Site {
+    pub async fn start(mut self) -> Site {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let ca = SiteCa::in_memory("test", &Clock::real()).expect("an authority");
         let libraries = Libraries::default();
@@ -139,9 +147,10 @@ impl SiteBuilder {
             part.start(&libraries).await;
             movers.push(part);
         }
-        let (url, cluster) = match self.database {
-            Database::Sqlite => (format!("sqlite:{}", folder.path().join("catalogue.db").display()), None),
-            Database::Postgres => {
+        let (url, cluster) = match (self.url.take(), self.database) {
+            (Some(url), _) => (url, None),
+            (None, Database::Sqlite) => (format!("sqlite:{}", folder.path().join("catalogue.db").display()), None),
+            (None, Database::Postgres) => {
                 let cluster =
                     PostgresCluster::shared().await.expect("PostgreSQL is installed (apt install postgresql)");
                 (cluster.database().await.expect("a database"), Some(cluster))
@@ -225,6 +234,7 @@ impl Site {
         SiteBuilder {
             movers: 2,
             database: Database::Sqlite,
+            url: None,
             drives: 0,
             cartridges: 0,
             gateway: Box::new(|_| ()),

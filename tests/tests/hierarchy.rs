@@ -160,3 +160,80 @@ async fn a_mover_killed_under_its_drive_comes_back_and_the_queue_goes_on() {
     sink(&site, "/home/alice/a").await;
     assert_eq!(alice.get("/home/alice/a").await.expect("fetched"), data);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_batch_from_two_movers_takes_one_mount_for_each_copy() {
+    let site = Site::builder()
+        .tape(2, 4)
+        .gateway(|config| {
+            config.hsm.batch_wait = TimeSpan::seconds(3600);
+            config.hsm.look_every = TimeSpan::milliseconds(100);
+            for class in &mut config.classes {
+                class.migration_age = TimeSpan::seconds(0);
+            }
+        })
+        .start()
+        .await;
+    let mut alice = site.user("alice").await.login().await;
+    let paths: Vec<String> = (0..4).map(|number| format!("/home/alice/f{number}")).collect();
+    let mut bitfiles = Vec::new();
+    for (number, path) in paths.iter().enumerate() {
+        // One mover takes nothing new, so that the other gets the file.
+        let drained = wire::id::MoverId::new(format!("m{}", 1 + number % 2)).expect("a name");
+        site.gateway.movers.drain(&drained, true).expect("drained");
+        alice.put(path, &bytes(7, 100_000)).await.expect("stored");
+        site.gateway.movers.drain(&drained, false).expect("in use");
+        bitfiles.push(bitfile(&site, path).await);
+    }
+    let located = site.gateway.catalog.locate(&bitfiles).await.expect("located");
+    let mut disks: Vec<_> = located
+        .iter()
+        .flat_map(|found| found.copy(catalog::DISK_COPY).expect("on disk").segments.clone())
+        .map(|segment| segment.extent.volume)
+        .collect();
+    disks.sort();
+    disks.dedup();
+    assert_eq!(disks.len(), 2, "the files lie on both movers");
+    site.gateway.hsm.migrate_now(bitfiles).await.expect("asked");
+    for path in &paths {
+        sink(&site, path).await;
+    }
+    let mounts: u64 = site.gateway.hsm.drives().await.iter().map(|drive| drive.mounts).sum();
+    assert_eq!(mounts, 2, "one for each copy");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upload_that_finds_no_room_has_room_made_for_the_next_try() {
+    // Of 100 MiB, 64 are never filled.
+    let small = |_: usize, config: &mut mover::MoverConfig| {
+        config.volumes[0].capacity = Some(daemon::config::ByteSize::mib(100));
+    };
+    let site = with_tape(2, 4).movers(1).mover(small).start().await;
+    let mut alice = site.user("alice").await.login().await;
+    let first = bytes(1, 24 * MIB);
+    alice.put("/home/alice/first", &first).await.expect("stored");
+    let on_tape = bitfile(&site, "/home/alice/first").await;
+    let catalog = &site.gateway.catalog;
+    eventually("it is on tape", || async {
+        let residency = catalog.locate_one(on_tape).await.expect("located").bitfile.residency;
+        residency.tape_copies == residency.tape_copies_wanted
+    })
+    .await;
+    // Far below the high water mark nothing is purged unless somebody wants the room.
+    let second = bytes(2, 20 * MIB);
+    let refused = alice.put("/home/alice/second", &second).await.expect_err("no room");
+    assert!(refused.chain().contains("452"), "{}", refused.chain());
+    eventually("the first left the disk", || async {
+        !catalog.locate_one(on_tape).await.expect("located").bitfile.residency.on_disk
+    })
+    .await;
+    for _ in 0..200 {
+        match alice.put("/home/alice/second", &second).await {
+            Ok(_) => break,
+            // The mover's file goes a moment after the catalogue's row.
+            Err(error) => assert!(error.chain().contains("452"), "{}", error.chain()),
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(alice.get("/home/alice/second").await.expect("fetched"), second);
+}

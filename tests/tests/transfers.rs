@@ -55,8 +55,7 @@ impl<'a> Bench<'a> {
     async fn store(&self, port: &mut DataPort, path: &str, mode: StoreMode, size_bytes: Option<u64>) -> Running {
         let target = self.site.gateway.files.target(&self.who, &Self::path(path)).await.expect("a target");
         let principal = self.who.clone();
-        let what =
-            Store { target, principal, mode, cos: None, size_bytes, sum: None, modified_us: None, listen_for: None };
+        let what = Store { target, principal, mode, cos: None, size_bytes, sum: None, modified_us: None, client: None };
         self.site.gateway.transfers.store(port, what)
     }
 

@@ -39,6 +39,12 @@ pub struct QueueLength {
     pub items: u64,
     /// How many of those were given up and wait for a person, counted up to [`COUNT_LIMIT`].
     pub parked: u64,
+    /// How many are claimed under a lease that is in force, counted up to [`COUNT_LIMIT`].
+    pub running: u64,
+    /// Bytes of all of them, of the first [`COUNT_LIMIT`].
+    pub bytes: u64,
+    /// When the oldest was made, of the first [`COUNT_LIMIT`].
+    pub oldest: Option<Timestamp>,
     /// When the one that is due first may be claimed.
     pub next_due: Option<Timestamp>,
 }

@@ -114,6 +114,9 @@ async fn statistics_count_without_looking_at_files(site: Site) {
     assert_eq!((queue(WorkKind::Migrate).items, queue(WorkKind::Reclaim).items), (1, 1));
     assert_eq!(queue(WorkKind::Migrate).next_due, Some(site.catalog.now().after(MINUTE)));
     assert_eq!(queue(WorkKind::Stage).next_due, None);
+    assert_eq!((queue(WorkKind::Migrate).running, queue(WorkKind::Migrate).bytes), (0, 50));
+    assert_eq!(queue(WorkKind::Migrate).oldest, Some(site.catalog.now()));
+    assert!(!site.catalog.database().await.expect("a version").ends_with(' '));
     let demand = site.catalog.demand(WorkKind::Migrate).await.expect("the demand");
     assert!(demand.is_empty(), "{demand:?}");
     site.pass(2 * MINUTE);
@@ -121,4 +124,8 @@ async fn statistics_count_without_looking_at_files(site: Site) {
     assert_eq!((demand.len(), demand[0].pool.as_str(), demand[0].items, demand[0].bytes), (1, "single", 1, 50));
     let moved = site.catalog.migrate_now(vec![two.bitfile]).await.expect("queued");
     assert_eq!(moved, 1);
+    assert_eq!(site.catalog.claim(claim(WorkKind::Migrate, "single", "gw1")).await.expect("claimed").len(), 1);
+    let claimed = site.catalog.statistics().await.expect("statistics");
+    let migrate = claimed.queues.iter().find(|queue| queue.kind == WorkKind::Migrate).expect("every kind");
+    assert_eq!((migrate.items, migrate.running), (1, 1));
 }

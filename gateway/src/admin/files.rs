@@ -1,9 +1,6 @@
 //! Where a file is, what was deleted, and its way back.
 
-use axum::{
-    Extension, Json,
-    extract::{Path, Query as Params, State as Axum},
-};
+use axum::{Extension, extract::State as Axum};
 use catalog::{DISK_COPY, Entry, Subject, Timestamp, TreePath, WorkKind};
 use serde::Deserialize;
 use tracing::info;
@@ -19,6 +16,7 @@ use wire::{
 use super::{
     State,
     door::Caller,
+    extract::{Json, Path, Query as Params},
     refusal::{Answer, Refusal},
 };
 

@@ -58,7 +58,10 @@ fn gauges(services: &Services) {
 async fn health(State(services): State<Arc<Services>>) -> Response {
     match readiness(&services).await {
         Readiness::Ready => (StatusCode::OK, "ready\n").into_response(),
+        Readiness::Degraded { reason } => (StatusCode::OK, format!("ready, but {reason}\n")).into_response(),
         Readiness::NotReady { reason } => (StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")).into_response(),
+        // What a newer version says; this one never does.
+        Readiness::Unknown => StatusCode::SERVICE_UNAVAILABLE.into_response(),
     }
 }
 
@@ -69,11 +72,31 @@ pub(super) async fn readiness(services: &Services) -> Readiness {
     }
     let Some(movers) = &services.movers else { return Readiness::Ready };
     let snapshot = movers.snapshot();
-    let away: Vec<&str> =
-        snapshot.movers.iter().filter(|(_, view)| !view.is_up()).map(|(name, _)| name.as_str()).collect();
-    if away.is_empty() {
-        return Readiness::Ready;
-    }
+    let movers = snapshot.movers.iter().map(|(name, view)| (name.as_str(), view.is_up()));
+    verdict(&movers.collect::<Vec<_>>())
+}
+
+/// What movers, each with whether it is connected, make of a gateway that has its catalogue. One is enough: what the
+/// others hold has to wait, and all else goes on.
+fn verdict(movers: &[(&str, bool)]) -> Readiness {
+    let away: Vec<&str> = movers.iter().filter(|(_, up)| !up).map(|(name, _)| *name).collect();
     let reason = format!("movers that are not connected: {}", away.join(", "));
-    Readiness::NotReady { reason }
+    match away.len() {
+        0 => Readiness::Ready,
+        count if count < movers.len() => Readiness::Degraded { reason },
+        _ => Readiness::NotReady { reason },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gateway_is_ready_while_any_mover_is_there_and_names_those_that_are_not() {
+        let reason = |text: &str| format!("movers that are not connected: {text}");
+        assert_eq!(verdict(&[("m1", true), ("m2", true)]), Readiness::Ready);
+        assert_eq!(verdict(&[("m1", true), ("m2", false)]), Readiness::Degraded { reason: reason("m2") });
+        assert_eq!(verdict(&[("m1", false), ("m2", false)]), Readiness::NotReady { reason: reason("m1, m2") });
+    }
 }

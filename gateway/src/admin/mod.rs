@@ -2,7 +2,7 @@
 //! it, in clear, `/metrics` and `/healthz`.
 //!
 //! - `door`: listeners, TLS, who is let in.
-//! - `refusal`: every refusal as JSON.
+//! - `extract`, `refusal`: what a request brings, and every refusal as JSON.
 //! - `site`, `queue`, `people`, `files`: the handlers, by what they are about.
 //! - `events`: the live stream.
 //! - `health`: metrics and health, for machines.
@@ -13,6 +13,7 @@
 mod config;
 mod door;
 mod events;
+mod extract;
 mod files;
 mod health;
 mod people;
@@ -113,6 +114,7 @@ fn router(services: Services) -> Router {
         .route("/v1/deleted/{bitfile}/restore", post(files::restore))
         .route("/v1/events", get(events::stream))
         .fallback(refusal::no_route)
+        .method_not_allowed_fallback(refusal::no_method)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .with_state(state)
 }

@@ -2,10 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use axum::{
-    Extension, Json,
-    extract::{Path, State as Axum},
-};
+use axum::{Extension, extract::State as Axum};
 use catalog::{Account, NewAccount, QuotaSubject};
 use tracing::info;
 use wire::{
@@ -19,6 +16,7 @@ use wire::{
 use super::{
     State,
     door::Caller,
+    extract::{Json, Path},
     refusal::{Answer, Refusal},
 };
 

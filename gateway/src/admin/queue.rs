@@ -2,10 +2,7 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use axum::{
-    Extension, Json,
-    extract::{Path, Query as Params, State as Axum},
-};
+use axum::{Extension, extract::State as Axum};
 use catalog::{Catalog, Listing, TreePath};
 use serde::Deserialize;
 use tracing::info;
@@ -23,6 +20,7 @@ use wire::{
 use super::{
     State,
     door::Caller,
+    extract::{Json, Path, Query as Params},
     refusal::{Answer, Refusal, problem},
 };
 use crate::{

@@ -1,8 +1,7 @@
 //! Every refusal of the admin door as JSON: code, sentence, next step.
 
 use axum::{
-    Json,
-    http::{StatusCode, header},
+    http::{Method, StatusCode, Uri, header},
     response::{IntoResponse, Response},
 };
 use catalog::CatalogError;
@@ -11,6 +10,7 @@ use wire::{
     id::BadName,
 };
 
+use super::extract::Json;
 use crate::failure::{Failure, FailureKind};
 
 /// A refusal.
@@ -98,4 +98,11 @@ impl IntoResponse for Refusal {
 /// There is no such path.
 pub(super) async fn no_route() -> Refusal {
     Refusal::new(Code::NotFound, "there is nothing at this path of the admin door", "docs/protocol/admin.md lists them")
+}
+
+/// The path is there, and cannot be asked in this way.
+pub(super) async fn no_method(method: Method, uri: Uri) -> Response {
+    let text = format!("{} cannot be asked with {method}", uri.path());
+    let problem = Refusal::new(Code::BadRequest, text, "docs/protocol/admin.md says which methods each path has").0;
+    (StatusCode::METHOD_NOT_ALLOWED, Json(problem)).into_response()
 }

@@ -2,10 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use axum::{
-    Extension, Json,
-    extract::{Path, State as Axum},
-};
+use axum::{Extension, extract::State as Axum};
 use catalog::{Medium as Kept, MediumKind, Volume, VolumeState as Held};
 use tracing::info;
 use wire::{
@@ -13,8 +10,8 @@ use wire::{
         Code, Done,
         queue::Kind,
         site::{
-            ClassOfService, ClassSpace, Count, Drive, DriveState, Location, Medium, Mover, MoverState, QueueCount,
-            Reason, Service, Status, Transfer, TransferKind, VolumeState,
+            ClassOfService, ClassSpace, Count, Drive, DriveState, Location, Medium, Mover, MoverState, Moving,
+            QueueCount, Reason, Service, Status, Transfer, TransferKind, VolumeState,
         },
     },
     checksum::Algorithm,
@@ -24,6 +21,7 @@ use wire::{
 use super::{
     State,
     door::Caller,
+    extract::{Json, Path},
     health,
     refusal::{Answer, Refusal},
 };
@@ -33,7 +31,7 @@ use crate::{
     transfer::{Direction, TransferView},
 };
 
-/// A reason that means: it is being emptied.
+/// How the reason of a volume begins that is read and gets nothing new because an operator said so.
 const DRAINING: &str = "draining";
 
 pub(super) async fn status(Axum(state): Axum<State>) -> Answer<Status> {
@@ -42,13 +40,12 @@ pub(super) async fn status(Axum(state): Axum<State>) -> Answer<Status> {
     let policies = state.catalog.policies().await?;
     let snapshot = snapshot(&state);
     let drives = state.hsm.drives().await;
-    let count = |kind| statistics.queues.iter().find(|queue| queue.kind == kind);
-    let queue = catalog::WorkKind::ALL.iter().filter_map(|kind| count(*kind)).map(|queue| QueueCount {
+    let queue = statistics.queues.iter().map(|queue| QueueCount {
         kind: kind_of(queue.kind),
-        waiting: queue.items.saturating_sub(queue.parked),
-        running: 0,
-        bytes: 0,
-        oldest_us: None,
+        waiting: queue.items.saturating_sub(queue.running),
+        running: queue.running,
+        bytes: queue.bytes,
+        oldest_us: queue.oldest.map(|oldest| oldest.0),
     });
     let relayed = snapshot.movers.values().map(|view| view.status.relayed_bytes).sum();
     let up = snapshot.movers.values().filter(|view| view.is_up()).count() as u64;
@@ -59,7 +56,7 @@ pub(super) async fn status(Axum(state): Axum<State>) -> Answer<Status> {
         now_us: state.catalog.now().0,
         started_us: state.started_us,
         ready: health::readiness(&state).await,
-        catalogue: "reachable".to_owned(),
+        catalogue: state.catalog.database().await?,
         services: [TAPE_LEASE, PURGE_LEASE, RECLAIM_LEASE, EXPIRE_LEASE]
             .iter()
             .map(|name| service(&state, name, leases.iter().find(|lease| lease.name == *name)))
@@ -70,6 +67,7 @@ pub(super) async fn status(Axum(state): Axum<State>) -> Answer<Status> {
             total: drives.len() as u64,
         },
         queue: queue.collect(),
+        moving: moving(&all_transfers(&state)),
         classes: policies.storage_classes.iter().map(|class| space(class, &volumes, &snapshot)).collect(),
         files: statistics.files,
         bytes: statistics.bytes,
@@ -315,7 +313,15 @@ pub(super) async fn change_volume(
         "disable" => (Held::Disabled, why.unwrap_or(by), "is not used any more"),
         "drain" => {
             let why = format!("{DRAINING}: {}", why.unwrap_or(by));
-            (Held::ReadOnly, why, "is read, and gets nothing new")
+            // Nothing is moved: that would be a repack, which this version does not have.
+            let text = match volume.position() {
+                Some(_) => "gets nothing new; what is on it stays there and is read from it until it is deleted",
+                None => {
+                    "gets nothing new; what is on it stays there and is read from it until it is deleted or purged: \
+                     `penstock admin purge` drops what has its tape copies"
+                }
+            };
+            (Held::ReadOnly, why, text)
         }
         _ => return Err(unknown(&what, "enable, disable, drain or undrain")),
     };
@@ -354,11 +360,29 @@ pub(super) async fn classes(Axum(state): Axum<State>) -> Answer<Vec<ClassOfServi
 }
 
 pub(super) async fn transfers(Axum(state): Axum<State>) -> Answer<Vec<Transfer>> {
+    Ok(Json(all_transfers(&state)))
+}
+
+fn all_transfers(state: &State) -> Vec<Transfer> {
     let now = state.catalog.now().0;
     let clients = state.transfers.as_ref().map(crate::transfer::Transfers::running).unwrap_or_default();
     let mut all: Vec<Transfer> = clients.iter().map(|view| of_client(view, now)).collect();
     all.extend(state.hsm.live().moving());
-    Ok(Json(all))
+    all
+}
+
+fn moving(transfers: &[Transfer]) -> Vec<Moving> {
+    let mut kinds: Vec<Moving> = Vec::new();
+    for Transfer { what, rate, .. } in transfers {
+        match kinds.iter_mut().find(|kind| kind.what == *what) {
+            Some(kind) => {
+                kind.transfers += 1;
+                kind.rate = kind.rate.saturating_add(*rate);
+            }
+            None => kinds.push(Moving { what: *what, transfers: 1, rate: *rate }),
+        }
+    }
+    kinds
 }
 
 fn of_client(view: &TransferView, now_us: i64) -> Transfer {

@@ -233,3 +233,43 @@ async fn a_watcher_gets_one_json_line_for_each_event() {
     drop((stream, put));
     door.end().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_makes_no_sense_is_refused_in_json_like_everything_else() {
+    let door = Door::open().await;
+    let admin = door.admin();
+    let ask = async |method: &str, path: &str, body: Option<Value>| door.ask(admin.as_ref(), method, path, body).await;
+    let json = |text: &str| Some(serde_json::from_str::<Value>(text).expect("JSON"));
+    for (method, path, body, status, names) in [
+        ("POST", "/v1/stage", json(r#"{"paths": 7}"#), 400, "integer `7`"),
+        ("POST", "/v1/stage", None, 400, "body"),
+        ("GET", "/v1/requests/seven", None, 400, "seven"),
+        ("GET", "/v1/queue?limit=many", None, 400, "limit"),
+        ("GET", "/v1/files", None, 400, "path"),
+        ("PUT", "/v1/users/no%20name%21", json("{}"), 400, "path"),
+        ("POST", "/v1/status", None, 405, "POST"),
+        ("GET", "/v2/status", None, 404, "path"),
+    ] {
+        let (code, problem) = ask(method, path, body).await;
+        assert_eq!(code, status, "{method} {path}: {problem}");
+        assert!(problem["message"].as_str().is_some_and(|text| text.contains(names)), "{method} {path}: {problem}");
+        assert!(problem["next_step"].is_string() && problem["code"].is_string(), "{method} {path}: {problem}");
+    }
+    door.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_status_tells_the_database_the_queue_and_what_waits_in_it() {
+    let door = Door::open().await;
+    let admin = door.admin();
+    door.site.put("f", "sleepy", &[("m1.disk0", b"some bytes")]).await;
+    let (_, status) = door.ask(admin.as_ref(), "GET", "/v1/status", None).await;
+    assert!(status["catalogue"].as_str().is_some_and(|text| text.starts_with("SQLite 3.")), "{status}");
+    assert_eq!((status["files"].as_u64(), status["bytes"].as_u64()), (Some(1), Some(10)), "{status}");
+    let queue = status["queue"].as_array().expect("a list");
+    let migrate = queue.iter().find(|row| row["kind"] == "migrate").expect("there");
+    assert_eq!((migrate["waiting"].as_u64(), migrate["running"].as_u64()), (Some(1), Some(0)), "{status}");
+    assert_eq!(migrate["bytes"].as_u64(), Some(10), "{status}");
+    assert!(migrate["oldest_us"].is_i64() && status["moving"].is_array(), "{status}");
+    door.end().await;
+}

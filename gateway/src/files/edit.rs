@@ -75,6 +75,7 @@ impl Files {
             return Err(Failure::new(FailureKind::IsADirectory, advice));
         }
         self.catalog.delete_file(entry.id, None).await?;
+        self.tell_deleted();
         Ok(())
     }
 
@@ -102,7 +103,16 @@ impl Files {
         let rename =
             Rename { entry: entry.id, to_parent: parent.id, to_name: name, replace: true, twins: Twins::Refuse };
         self.catalog.rename(rename).await?;
+        if target.found().is_some() {
+            self.tell_deleted();
+        }
         Ok(())
+    }
+
+    fn tell_deleted(&self) {
+        if let Some(deleted) = &self.deleted {
+            deleted();
+        }
     }
 
     /// Changes what a name says of its file.
@@ -171,8 +181,8 @@ impl Files {
         Ok(())
     }
 
-    /// Where this principal's session begins: the account's own home; else the configured place for homes, where a
-    /// directory of the account is made if there is none; else the root.
+    /// Where this principal's session begins: the account's own home; else one in the configured place for homes; else the
+    /// root. A home that is not there is made, in a directory that is.
     ///
     /// # Errors
     ///
@@ -180,7 +190,11 @@ impl Files {
     pub async fn home(&self, who: &Principal) -> Result<TreePath, Failure> {
         let root = TreePath::root();
         if let Some(home) = who.home.as_deref().and_then(|home| TreePath::posix(&root, home).ok()) {
-            return match self.enter(who, &home).await {
+            let made = async {
+                self.ensure(&self.inside(&home)?, Some(who)).await?;
+                self.enter(who, &home).await
+            };
+            return match made.await {
                 Ok(_) => Ok(home),
                 Err(failure) if failure.is_retryable() => Err(failure),
                 Err(_) => Ok(root),

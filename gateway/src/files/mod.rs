@@ -12,6 +12,8 @@ mod edit;
 mod tests;
 mod view;
 
+use std::sync::Arc;
+
 use catalog::{Catalog, CatalogError, ClassOfService, Entry, FileInfo, Listing, MAX_PAGE, TreePath};
 use wire::{
     checksum::Algorithm,
@@ -38,6 +40,8 @@ pub struct Files {
     export: TreePath,
     homes: Option<TreePath>,
     umask: u32,
+    /// Told whenever a file has lost its name.
+    deleted: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
 /// A name and what is known of it.
@@ -92,7 +96,7 @@ impl Files {
     /// The whole name space of this catalogue, with the usual masks.
     #[must_use]
     pub fn new(catalog: Catalog) -> Self {
-        Self { catalog, export: TreePath::root(), homes: None, umask: NamesConfig::default().umask }
+        Self { catalog, export: TreePath::root(), homes: None, umask: NamesConfig::default().umask, deleted: None }
     }
 
     /// The name space below what the configuration exports.
@@ -103,7 +107,15 @@ impl Files {
     pub fn exported(catalog: Catalog, names: &NamesConfig) -> Result<Self, Failure> {
         let path = |text: &String| TreePath::posix(&TreePath::root(), text);
         let export = path(&names.export)?;
-        Ok(Self { catalog, export, homes: names.homes.as_ref().map(path).transpose()?, umask: names.umask })
+        let homes = names.homes.as_ref().map(path).transpose()?;
+        Ok(Self { catalog, export, homes, umask: names.umask, deleted: None })
+    }
+
+    /// Has `deleted` called whenever a file has lost its name, so that whoever waits for its bytes is told soon.
+    #[must_use]
+    pub fn telling(mut self, deleted: impl Fn() + Send + Sync + 'static) -> Self {
+        self.deleted = Some(Arc::new(deleted));
+        self
     }
 
     /// Reads a path that a client gave, from `base` if it is relative.

@@ -230,3 +230,37 @@ async fn the_root_is_where_it_is() {
     let item = tree.files.stat(&tree.alice, &TreePath::root()).await.expect("there");
     assert_eq!((item.entry.id, item.removable), (ROOT, false));
 }
+
+#[tokio::test]
+async fn whoever_waits_for_bytes_hears_of_every_name_that_loses_them() {
+    let tree = tree().await;
+    let told = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let files = {
+        let told = told.clone();
+        tree.files.clone().telling(move || {
+            told.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        })
+    };
+    let count = || told.load(std::sync::atomic::Ordering::Relaxed);
+    for name in ["a", "b", "c"] {
+        tree.touch(&tree.alice, &format!("/alice/{name}")).await;
+    }
+    files.rename(&tree.alice, &path("/alice/a"), &path("/alice/d")).await.expect("renamed");
+    assert_eq!(count(), 0, "a file of another name has its bytes still");
+    files.rename(&tree.alice, &path("/alice/d"), &path("/alice/b")).await.expect("renamed");
+    assert_eq!(count(), 1, "what was there was replaced");
+    files.delete(&tree.alice, &path("/alice/c")).await.expect("deleted");
+    assert_eq!(count(), 2);
+    files.delete(&tree.alice, &path("/alice/c")).await.expect_err("gone");
+    assert_eq!(count(), 2);
+}
+
+#[tokio::test]
+async fn a_home_of_the_accounts_own_is_made_at_the_first_login_where_there_is_a_place_for_it() {
+    let tree = tree().await;
+    let at = |home: &str| Principal { home: Some(home.to_owned()), ..tree.alice.clone() };
+    assert_eq!(tree.files.home(&at("/open/lab")).await.expect("a home").to_string(), "/open/lab");
+    let made = tree.files.stat(&tree.root, &path("/open/lab")).await.expect("made");
+    assert_eq!(made.entry.owner, tree.alice.account);
+    assert_eq!(tree.files.home(&at("/nowhere/at/all")).await.expect("passed over").to_string(), "/");
+}

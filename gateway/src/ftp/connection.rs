@@ -27,6 +27,7 @@ use super::{
     control::{Control, Happened},
     desk::{Desk, Voice},
     door::Seat,
+    presence::Line,
     session::{
         Action, Event, Limit, Rules, Session, Shown, Ticket,
         work::{Outcome, Work},
@@ -53,6 +54,8 @@ pub(super) struct Terms {
 pub(super) struct Connection<D> {
     terms: Terms,
     control: Control,
+    /// For those who want to know whether the client is still there; ends with the connection.
+    _line: Arc<Line>,
     session: Session,
     desk: Arc<D>,
     shutdown: Shutdown,
@@ -72,7 +75,7 @@ pub(super) struct Connection<D> {
 impl<D: Desk> Connection<D> {
     /// Greets.
     pub(super) fn new(
-        control: Control,
+        (control, line): (Control, Arc<Line>),
         rules: Rules,
         desk: Arc<D>,
         terms: Terms,
@@ -84,6 +87,7 @@ impl<D: Desk> Connection<D> {
         let mut connection = Self {
             terms,
             control,
+            _line: line,
             session,
             desk,
             shutdown,

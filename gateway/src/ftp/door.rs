@@ -10,7 +10,7 @@ use std::{
     collections::HashMap,
     io,
     net::{IpAddr, SocketAddr},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError, Weak},
     time::Duration,
 };
 
@@ -24,6 +24,7 @@ use super::{
     connection::{Connection, Terms},
     control::Control,
     desk::Desk,
+    presence::Line,
     session::Rules,
 };
 
@@ -55,12 +56,12 @@ impl Door {
     }
 
     /// Binds every address, and accepts until the shutdown. `desk` makes the desk of a connection
-    /// from an address to one of ours.
+    /// from an address to one of ours, whose socket the [`Line`] looks at.
     pub(super) async fn open<D: Desk>(
         config: &FtpConfig,
         terms: Terms,
         shutdown: &Shutdown,
-        desk: impl Fn(SocketAddr, IpAddr) -> D + Clone + Send + Sync + 'static,
+        desk: impl Fn(SocketAddr, IpAddr, Weak<Line>) -> D + Clone + Send + Sync + 'static,
     ) -> io::Result<Self> {
         let census = Arc::new(Census::new(config));
         let mut addresses = Vec::new();
@@ -97,7 +98,7 @@ struct Acceptor<F> {
     desk: F,
 }
 
-impl<F: Fn(SocketAddr, IpAddr) -> D, D: Desk> Acceptor<F> {
+impl<F: Fn(SocketAddr, IpAddr, Weak<Line>) -> D, D: Desk> Acceptor<F> {
     async fn run(self) {
         loop {
             let accepted = tokio::select! {
@@ -140,9 +141,16 @@ impl<F: Fn(SocketAddr, IpAddr) -> D, D: Desk> Acceptor<F> {
             foreign_data_addresses: self.config.third_party_transfers,
             greeting: self.config.greeting.clone(),
         };
-        let desk = Arc::new((self.desk)(peer, local.ip()));
-        let connection =
-            Connection::new(Control::new(socket), rules, desk, self.terms.clone(), seat, self.shutdown.clone());
+        let line = match Line::of(&socket) {
+            Ok(line) => Arc::new(line),
+            Err(error) => {
+                warn!(%peer, %error, "no descriptor is left for another session");
+                return;
+            }
+        };
+        let desk = Arc::new((self.desk)(peer, local.ip(), Arc::downgrade(&line)));
+        let control = Control::new(socket);
+        let connection = Connection::new((control, line), rules, desk, self.terms.clone(), seat, self.shutdown.clone());
         let span = info_span!("ftp.session", %peer, principal = tracing::field::Empty);
         self.shutdown.spawn(connection.run().instrument(span));
     }

@@ -9,6 +9,7 @@
 //! - `door`: listens, counts, and gives every connection a task.
 //! - `connection`: one control connection's driver: events in, actions out.
 //! - `control`: its bytes: clear or TLS, lines in, replies out, both bounded.
+//! - `presence`: whether the client is still there.
 //! - [`session`]: what may come when and what it means; pure.
 //! - `commands`: what each piece of work does with the rest of the gateway.
 //!
@@ -22,6 +23,7 @@ mod control;
 mod desk;
 mod door;
 pub mod path;
+mod presence;
 pub mod session;
 #[cfg(test)]
 mod tests;
@@ -61,6 +63,7 @@ pub async fn open(
         unread_limit: config.unread_limit.duration(),
     };
     let shared = Arc::new(config.clone());
-    let desk = move |peer, local| commands::Commands::new(services.clone(), Arc::clone(&shared), peer, local);
+    let desk =
+        move |peer, local, line| commands::Commands::new(services.clone(), Arc::clone(&shared), peer, local, line);
     Door::open(config, terms, shutdown, desk).await
 }

@@ -150,8 +150,10 @@ impl Hsm {
         self.context.wakes.published.notify_one();
     }
 
-    /// Something was deleted or replaced: there may be something to reclaim.
+    /// Something was deleted or replaced: there may be something to reclaim, and requests for it have failed, in the
+    /// transaction that took the name away.
     pub fn deleted(&self) {
+        self.context.some_ended();
         self.context.wakes.reclaim.notify_one();
     }
 

@@ -176,4 +176,8 @@ impl Stager for Hsm {
     fn published(&self) {
         Self::published(self);
     }
+
+    fn deleted(&self) {
+        Self::deleted(self);
+    }
 }

@@ -3,6 +3,7 @@
 //! - [`model`]: what is known, what happens, what must be done: plain values.
 //! - [`state`] and [`plan`]: the pure state machine and what it decides.
 //! - [`view`]: why somebody waits, what every drive does.
+//! - `ledger`: what the catalogue is told of cartridges and asked about them.
 //! - [`reconcile`]: whether a tape's end agrees with the catalogue.
 //! - [`fleet`]: the movers as they are needed here, and the seam for tests.
 //!
@@ -10,6 +11,7 @@
 //! data and never chooses what to recall or to migrate.
 
 pub mod fleet;
+mod ledger;
 pub mod model;
 mod owner;
 mod plan;

@@ -321,7 +321,8 @@ impl Mounts {
                     message: format!("move of {volume}: {}", fault.message),
                 });
                 let cartridge = self.cartridges.entry(volume.clone()).or_insert_with(Cartridge::outside);
-                cartridge.failed_moves += 1;
+                // A mover that goes away says nothing about the robot or the cartridge.
+                cartridge.failed_moves += u32::from(fault.kind != FaultKind::PeerLost);
                 cartridge.not_before = now.after(self.rules.retry);
                 if cartridge.failed_moves >= MAX_FAILED_MOVES {
                     self.suspect(
@@ -372,6 +373,13 @@ impl Mounts {
         drive.command = None;
         let Some(volume) = drive.content.volume().cloned() else { return };
         match result {
+            // Its mover went away: what became of the drive is looked at when it is back.
+            Err(fault) if fault.kind == FaultKind::PeerLost => {
+                drive.content = Content::Loaded { volume: Some(volume), since: now };
+                if let Some(library) = self.libraries.get_mut(&drive.library) {
+                    library.doubt = true;
+                }
+            }
             // Nothing was attached: the same as detached.
             Err(fault) if !matches!(fault.kind, FaultKind::BadRequest | FaultKind::NotFound) => {
                 // Threaded tape is never pulled by the robot: the cartridge stays where it is.
@@ -437,7 +445,7 @@ impl Mounts {
                     self.suspect(volume, format!("it failed in every drive tried: {}", fault.message), actions);
                 }
             }
-            (FaultKind::NotFound | FaultKind::BadRequest | FaultKind::Library, _) => {
+            (FaultKind::NotFound | FaultKind::BadRequest | FaultKind::Library | FaultKind::PeerLost, _) => {
                 // What we believe is there is not: look.
                 if let Some(library) = self.libraries.get_mut(&drive.library) {
                     library.doubt = true;

@@ -524,6 +524,31 @@ fn a_want_taken_back_while_its_cartridge_comes_leaves_the_drive_to_others() {
 }
 
 #[test]
+fn a_mover_that_goes_away_in_the_middle_is_no_fault_of_its_drive() {
+    let mut mounts = Mounts::new(Rules::default(), Epoch(1));
+    std::mem::swap(&mut mounts, &mut World::new(1, 2, Rules::default()).mounts);
+    let lost = || Fault::new(FaultKind::PeerLost, "mover m1 is away");
+    let actions = mounts.apply(at(1), Event::Want(recall(1, 1)));
+    let Some(Action::Move { command, drive, .. }) = actions.first() else { panic!("{actions:?}") };
+    let actions = mounts.apply(at(2), Event::Moved { drive: drive.clone(), command: *command, result: Ok(()) });
+    let [Action::Attach { command, drive, .. }] = &actions[..] else { panic!("{actions:?}") };
+    // The calls end before it is told that the mover is gone.
+    let mut actions =
+        mounts.apply(at(3), Event::Attached { drive: drive.clone(), command: *command, result: Err(lost()) });
+    for second in 4..60 {
+        actions.extend(mounts.apply(at(second), Event::Tick));
+    }
+    let detach = |action: &Action| if let Action::Detach { command, .. } = action { Some(*command) } else { None };
+    let command = actions.iter().find_map(detach).expect("what is not known to be attached is detached");
+    mounts.apply(at(60), Event::Detached { drive: drive.clone(), command, result: Err(lost()) });
+    assert!(
+        mounts.drives().iter().all(|drive| drive.state == wire::admin::site::DriveState::Up),
+        "{:?}",
+        mounts.drives()
+    );
+}
+
+#[test]
 fn an_answer_to_an_old_command_changes_nothing() {
     let mut mounts = Mounts::new(Rules::default(), Epoch(1));
     let world = World::new(1, 2, Rules::default());

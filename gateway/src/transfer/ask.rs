@@ -1,5 +1,7 @@
 //! What doors ask of transfers.
 
+use std::{fmt, sync::Arc};
+
 use catalog::Partial;
 use wire::{
     checksum::Algorithm,
@@ -53,9 +55,32 @@ pub struct Store {
     pub sum: Option<(Algorithm, String)>,
     /// The modification time to give it, microseconds since the epoch.
     pub modified_us: Option<i64>,
-    /// How long to listen, when all has come, whether the client is still there: it ended its data as a client does that
-    /// dies, and nothing but its presence says that this was the end of the file.
-    pub listen_for: Option<std::time::Duration>,
+    /// Asked, when all has come, whether the client is still there: it ended its data as a client does that dies, and
+    /// nothing but its presence says that this was the end of the file.
+    pub client: Option<Presence>,
+}
+
+/// Tells whether a client is still there, without waiting.
+#[derive(Clone)]
+pub struct Presence(Arc<dyn Fn() -> bool + Send + Sync>);
+
+impl Presence {
+    /// Asks `is_there`.
+    pub fn new(is_there: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        Self(Arc::new(is_there))
+    }
+
+    /// Whether the client is still there, as far as this host has heard.
+    #[must_use]
+    pub fn is_there(&self) -> bool {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for Presence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Presence")
+    }
 }
 
 /// What is written of a file.

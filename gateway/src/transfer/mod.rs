@@ -49,7 +49,7 @@ use tokio::sync::Semaphore;
 use wire::id::CosName;
 
 pub use self::{
-    ask::{CutUpload, Part, Retrieve, Store, StoreMode},
+    ask::{CutUpload, Part, Presence, Retrieve, Store, StoreMode},
     port::{DataPort, PortSpec, Side},
     running::{Direction, Progress, Running, Step, Stored, Summary, TransferView},
     stage::{Stager, Waiting},

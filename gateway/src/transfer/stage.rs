@@ -48,6 +48,9 @@ pub trait Stager: Send + Sync {
     /// A file was published: it may be due to sink, and there is less room than before.
     fn published(&self) {}
 
+    /// A file lost its name, or its bytes: who waits for them waits in vain, and there is space to be freed.
+    fn deleted(&self) {}
+
     /// An upload found no room for so many bytes on the volumes of this pool.
     fn no_room(&self, pool: &str, bytes: u64) {
         let _ = (pool, bytes);

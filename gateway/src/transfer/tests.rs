@@ -40,7 +40,7 @@ async fn store(world: &World, path: &str, mode: StoreMode) -> Store {
         size_bytes: None,
         sum: None,
         modified_us: None,
-        listen_for: None,
+        client: None,
     }
 }
 

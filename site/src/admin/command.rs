@@ -68,7 +68,7 @@ pub enum SiteCommand {
     Cos,
     /// Transfers under way, with rates.
     Transfers,
-    /// Give a mover or a volume nothing new; what moves is finished.
+    /// Give a mover or a volume nothing new; what moves is finished, and what lies there stays and is read.
     Drain {
         /// The mover.
         #[arg(long, required_unless_present = "volume", conflicts_with = "volume")]

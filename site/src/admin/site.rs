@@ -114,7 +114,9 @@ fn up_of(count: Count) -> String {
 fn show_status(status: &Status) -> String {
     let ready = match &status.ready {
         Readiness::Ready => "ready".to_owned(),
+        Readiness::Degraded { reason } => format!("ready, but {reason}"),
         Readiness::NotReady { reason } => format!("not ready: {reason}"),
+        Readiness::Unknown => "in a state this version does not know".to_owned(),
     };
     let mut text = format!(
         "{} {}, {ready}, up {}\ncatalogue  {}\nfiles      {} with {}\nmovers     {}\ndrives     {}\nrelayed    {}\n",
@@ -160,6 +162,18 @@ fn show_status(status: &Status) -> String {
             ]
         }),
     ));
+    text.push_str("\n\nMoving\n");
+    if status.moving.is_empty() {
+        text.push_str("nothing");
+    } else {
+        text.push_str(&table(
+            ["what", "transfers ", "rate "],
+            status
+                .moving
+                .iter()
+                .map(|moving| [word(&moving.what), moving.transfers.to_string(), format!("{}/s", bytes(moving.rate))]),
+        ));
+    }
     text.push_str("\n\nServices\n");
     text.push_str(&table(
         ["service", "held by", "doing", "last error"],

@@ -34,7 +34,7 @@ pub struct NewUser {
     /// Whether it may log in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
-    /// Where its sessions begin; made if it is not there.
+    /// Where its sessions begin; made at the first login if it is not there, in a directory that is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub home: Option<String>,
     /// Certificate subjects (`/C=…/CN=…`) that log in as it, besides those there are.

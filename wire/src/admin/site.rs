@@ -21,7 +21,7 @@ pub struct Status {
     pub started_us: i64,
     /// Whether it takes work; what is missing otherwise.
     pub ready: Readiness,
-    /// `sqlite` or `postgres`.
+    /// Kind and version of the catalogue's database: `SQLite 3.50.4`.
     pub catalogue: String,
     /// Its background services.
     pub services: Vec<Service>,
@@ -31,6 +31,9 @@ pub struct Status {
     pub drives: Count,
     /// Rows of the work queue that are not done, by kind.
     pub queue: Vec<QueueCount>,
+    /// What moves now, by what it does; each kind once, and only if anything does.
+    #[serde(default)]
+    pub moving: Vec<Moving>,
     /// Space by storage class.
     pub classes: Vec<ClassSpace>,
     /// Files and bytes in the catalogue.
@@ -47,11 +50,19 @@ pub struct Status {
 pub enum Readiness {
     /// It works.
     Ready,
-    /// It does not, or not wholly.
+    /// It works, but something is missing that some requests need.
+    Degraded {
+        /// What.
+        reason: String,
+    },
+    /// It does not.
     NotReady {
         /// Why.
         reason: String,
     },
+    /// A state of a newer version.
+    #[serde(other)]
+    Unknown,
 }
 
 /// So many of so many.
@@ -96,6 +107,17 @@ pub struct QueueCount {
     /// When the oldest was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oldest_us: Option<i64>,
+}
+
+/// Transfers of one kind that move now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Moving {
+    /// What they do.
+    pub what: TransferKind,
+    /// How many they are.
+    pub transfers: u64,
+    /// Bytes a second of them all.
+    pub rate: u64,
 }
 
 /// Space of a storage class.
@@ -282,7 +304,7 @@ pub enum VolumeState {
     Full,
     /// Read only, because somebody said so or a write failed.
     ReadOnly,
-    /// Read, and given nothing new: it is being emptied.
+    /// Read, and given nothing new, because an operator said so. What is on it stays there.
     Draining,
     /// Not used at all.
     Disabled,

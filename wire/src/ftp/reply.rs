@@ -135,11 +135,19 @@ impl Reply {
         self.lines.get(1..self.lines.len().saturating_sub(1)).unwrap_or_default()
     }
 
-    /// All text for a person: lines joined, repeated codes and the frame of the Globus form removed.
+    /// All text for a person: lines joined, repeated codes removed. Of the Globus form the sentence in its last line, where
+    /// there is one; else what it says of the system's error.
     pub fn text(&self) -> String {
         let prefix = format!("{}-", self.code);
         let lines = self.lines.iter().map(|line| line.strip_prefix(&prefix).unwrap_or(line).trim());
         if self.first().starts_with("GlobusError:") {
+            let last = self.lines.last().map_or("", |line| line.trim());
+            if self.lines.len() > 1
+                && !last.starts_with(&prefix)
+                && !last.trim_end_matches('.').eq_ignore_ascii_case("end")
+            {
+                return last.to_owned();
+            }
             let said = |label: &str| {
                 let with_label = lines.clone().find_map(|line| line.strip_prefix(label));
                 with_label.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
@@ -331,6 +339,18 @@ mod tests {
         assert_eq!(&reply.to_bytes()[..], b"550 no such file: a  226 done\r\n");
         let reply = Reply::with_lines(211, vec!["a".into(), "211 fake end".into(), "211".into(), "b".into()]);
         assert_eq!(decode(&[&reply.to_bytes()]).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn the_sentence_behind_globus_lines_is_what_people_read() {
+        let lines = [
+            "GlobusError: v=1 c=PATH_NOT_FOUND",
+            "550-GridFTP-Errno: 2",
+            "550-GridFTP-Error-String: No such file or directory",
+            "There is no file or directory /a/b.",
+        ];
+        let reply = Reply::with_lines(550, lines.map(str::to_owned).to_vec());
+        assert_eq!(reply.text(), "There is no file or directory /a/b.");
     }
 
     #[test]

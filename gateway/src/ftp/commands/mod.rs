@@ -21,7 +21,7 @@ mod transfers;
 
 use std::{
     net::{IpAddr, SocketAddr},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError, Weak},
 };
 
 use catalog::{Catalog, TreePath};
@@ -41,6 +41,7 @@ use super::{
     config::FtpConfig,
     desk::{Desk, Voice},
     path::AbsolutePath,
+    presence::Line,
     session::work::{Login, Outcome, Work},
 };
 use crate::{
@@ -72,6 +73,8 @@ pub(super) struct Commands {
     services: Services,
     config: Arc<FtpConfig>,
     peer: SocketAddr,
+    /// The client's presence; gone with the connection.
+    line: Weak<Line>,
     /// The address of the control connection on our side.
     local: IpAddr,
     identity: Mutex<Option<Identity>>,
@@ -80,11 +83,18 @@ pub(super) struct Commands {
 }
 
 impl Commands {
-    pub(super) fn new(services: Services, config: Arc<FtpConfig>, peer: SocketAddr, local: IpAddr) -> Self {
+    pub(super) fn new(
+        services: Services,
+        config: Arc<FtpConfig>,
+        peer: SocketAddr,
+        local: IpAddr,
+        line: Weak<Line>,
+    ) -> Self {
         Self {
             services,
             config,
             peer,
+            line,
             local,
             identity: Mutex::default(),
             who: Mutex::default(),

@@ -30,7 +30,7 @@ use crate::{
     failure::{Failure, FailureKind},
     files::{Files, Target},
     identity::Principal,
-    transfer::{self, Part, Running, Step, StoreMode, Summary},
+    transfer::{self, Part, Presence, Running, Step, StoreMode, Summary},
 };
 
 /// The end of a transfer that never began.
@@ -38,10 +38,6 @@ fn refused(failure: &Failure, operation: Operation) -> Outcome {
     // Nothing was done to the connections.
     Outcome::Transferred { reply: refusal(failure, operation), reusable: true }
 }
-
-/// A client that dies closes its control connection and then its data connection. The first may still be on its way
-/// through TLS and the session when the second has ended the file.
-const LAST_SIGN: Duration = Duration::from_millis(60);
 
 impl Commands {
     /// `PASV`, `EPSV`, `SPAS`
@@ -124,7 +120,7 @@ impl Commands {
                 size_bytes,
                 sum: expected_sum,
                 modified_us: None,
-                listen_for: carriage.fragile.then_some(LAST_SIGN),
+                client: carriage.fragile.then(|| self.presence()),
             };
             Ok((what, path))
         };
@@ -140,6 +136,12 @@ impl Commands {
         let begun =
             self.ports.begin(transfers, &self.port_terms(), &carriage.port, |port| transfers.store(port, what)).await;
         self.follow_from(begun, carriage, &voice, "open", unique).await
+    }
+
+    /// Asks whether the client is still there. When its connection is gone, so is it.
+    fn presence(&self) -> Presence {
+        let line = self.line.clone();
+        Presence::new(move || line.upgrade().is_some_and(|line| !line.is_cut()))
     }
 
     /// Whether an offset to go on at is the end of the file that is there, and not of a cut upload.

@@ -4,7 +4,7 @@ use std::{
     collections::HashMap,
     net::{IpAddr, SocketAddr},
     path::PathBuf,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, Weak},
     time::Duration,
 };
 
@@ -33,6 +33,7 @@ use super::super::{
     desk::{Desk, Voice},
     door::Door,
     path::AbsolutePath,
+    presence::Line,
     session::work::{NameWork, Outcome, Question, Work},
 };
 
@@ -186,8 +187,10 @@ impl Site {
         let behaviour = Arc::new(Behaviour::default());
         let shutdown = Shutdown::new(Duration::from_secs(5));
         let desks = Arc::clone(&behaviour);
-        let desk =
-            move |_: SocketAddr, _: IpAddr| FakeDesk { behaviour: Arc::clone(&desks), identity: Mutex::default() };
+        let desk = move |_: SocketAddr, _: IpAddr, _: Weak<Line>| FakeDesk {
+            behaviour: Arc::clone(&desks),
+            identity: Mutex::default(),
+        };
         let door = Door::open(&config, terms, &shutdown, desk).await.unwrap();
         Self { door, behaviour, shutdown, trust, people: people.into(), _folder: folder }
     }

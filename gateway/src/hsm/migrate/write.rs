@@ -218,6 +218,8 @@ async fn record(
         outcome.written.iter().map(|written| (written.range.offset(), written)).collect();
     let mut members: BTreeMap<usize, WrittenMember> = BTreeMap::new();
     let mut on_tape: Vec<(usize, usize)> = Vec::new();
+    // Before any is closed, as the record of their last copy does.
+    let wanted = laid.iter().filter(|member| files[member.file].is_open()).count();
     for member in laid.iter().filter(|member| files[member.file].is_open()) {
         let found = written.get(&member.range.offset()).filter(|written| written.range == member.range);
         let file = &files[member.file];
@@ -265,7 +267,7 @@ async fn record(
             note_written(context, volume, job, files, &on_tape, &recorded);
             let text = format!("wrote {} files to {volume}", on_tape.len());
             context.live.batch(Kind::Migrate, Some(volume), on_tape.len(), bytes, true, text);
-            let all = on_tape.len() == laid.iter().filter(|member| files[member.file].is_open()).count();
+            let all = on_tape.len() == wanted;
             job.taken(|file, part| on_tape.contains(&(file, part)));
             job.taken(|file, _| !files[file].is_open());
             if all || tape.full { Wrote::All } else { Wrote::Broken { how: Released::Doubt, spent: false } }

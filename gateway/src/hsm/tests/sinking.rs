@@ -30,17 +30,18 @@ async fn a_file_goes_to_two_cartridges_leaves_the_disk_and_comes_back_whole() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_small_files_share_a_container_and_empty_ones_are_on_tape_too() {
-    let config = HsmConfig { batch_wait: daemon::config::TimeSpan::milliseconds(300), ..quick() };
+    let config = HsmConfig { batch_wait: daemon::config::TimeSpan::seconds(3600), ..quick() };
     let site = Site::with(FakeFleet::new(2, 4, 1 << 20), config).await;
     let mut files = Vec::new();
     for number in 0..20u8 {
         files.push(site.put(&format!("f{number}"), "single", &[("m1.disk0", &[number; 100])]).await);
     }
     files.push(site.put("empty", "single", &[]).await);
+    site.hsm.migrate_now(files.clone()).await.expect("asked");
     for bitfile in &files {
         eventually("it is on tape", || async { site.located(*bitfile).await.bitfile.residency.tape_copies == 1 }).await;
     }
-    assert!(site.fleet.count("append") <= 7, "{:?}", site.fleet.world().log);
+    assert_eq!(site.fleet.count("append"), 1, "{:?}", site.fleet.world().log);
     site.end().await;
 }
 
@@ -295,5 +296,24 @@ async fn a_recall_that_was_killed_is_finished_by_the_next_run() {
     })
     .await;
     assert_eq!(site.read(bitfile).await, b"bytes");
+    site.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_batch_from_two_movers_takes_one_mount_for_each_copy() {
+    let config = HsmConfig { batch_wait: daemon::config::TimeSpan::seconds(3600), ..quick() };
+    let site = Site::with(FakeFleet::new(2, 4, 1 << 20), config).await;
+    let mut files = Vec::new();
+    for number in 0..4u8 {
+        let disk = if number % 2 == 0 { "m1.disk0" } else { "m2.disk0" };
+        files.push(site.put(&format!("f{number}"), "dual", &[(disk, &[number; 100])]).await);
+    }
+    site.hsm.migrate_now(files.clone()).await.expect("asked");
+    for bitfile in &files {
+        eventually("it has both copies", || async { site.located(*bitfile).await.bitfile.residency.tape_copies == 2 })
+            .await;
+    }
+    assert_eq!(site.fleet.count("attach"), 2, "{:?}", site.fleet.world().log);
+    assert_eq!(site.fleet.count("append"), 4, "a container for each mover and copy: {:?}", site.fleet.world().log);
     site.end().await;
 }

@@ -207,6 +207,7 @@ fn policies() -> Policies {
         migration_age: Duration::ZERO,
         stage_lifetime: Duration::from_secs(3600),
     };
+    let sleepy = ClassOfService { migration_age: Duration::from_secs(3600), ..cos("sleepy", 1) };
     let tape = StorageClassName::new("tape").expect("a name");
     Policies {
         storage_classes: vec![class("disk", MediumKind::Disk, 0.8, 0.5), class("tape", MediumKind::Tape, 1.0, 1.0)],
@@ -215,7 +216,7 @@ fn policies() -> Policies {
             disk: StorageClassName::new("disk").expect("a name"),
             tapes: vec![tape.clone(), tape],
         }],
-        classes: vec![cos("single", 1), cos("dual", 2), cos("disk-only", 0)],
+        classes: vec![cos("single", 1), cos("dual", 2), cos("disk-only", 0), sleepy],
     }
 }
 

@@ -96,9 +96,9 @@ impl Upload<'_> {
             }
         };
         self.compare(whole.size_bytes, &whole.sums)?;
-        if let Some(listen_for) = self.what.listen_for
-            && let Err(failure) = self.task.unless_stopped(tokio::time::sleep(listen_for)).await
-        {
+        if self.what.client.as_ref().is_some_and(|client| !client.is_there()) {
+            let text = "the client went away before it could say that this was all: send the rest, or the whole again";
+            let failure = Failure::new(FailureKind::DataConnectionLost, text);
             return Err(self.keep_segments(crew, segments, failure, Some(FaultKind::PeerLost)).await);
         }
         let published =
@@ -121,6 +121,9 @@ impl Upload<'_> {
         self.settle(crew, &segments);
         if let Some(stager) = self.task.inner.stager.get() {
             stager.published();
+            if published.replaced.is_some() {
+                stager.deleted();
+            }
         }
         if let Some(partial) = self.foundation.replaced {
             // It shares files with what was just published, which the catalogue knows.

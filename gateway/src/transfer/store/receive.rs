@@ -172,7 +172,9 @@ async fn plan(upload: &Upload<'_>, view: &PortView, avoid: &BTreeSet<VolumeLabel
     }
     write::plan(&writing, view).inspect_err(|failure| {
         if let (FailureKind::NoSpace, Some(stager)) = (failure.kind(), inner.stager.get()) {
-            stager.no_room(&upload.disk.pool, upload.what.size_bytes.unwrap_or_default());
+            // What is never filled counts as taken: with that much and the reserve free, it fits.
+            let size_bytes = upload.what.size_bytes.unwrap_or_default();
+            stager.no_room(&upload.disk.pool, size_bytes.saturating_add(inner.limits.volume_reserve_bytes));
         }
     })
 }
