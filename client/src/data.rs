@@ -19,7 +19,7 @@ use std::{
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use tokio::net::TcpListener;
-use wire::ftp::{Command, EpsvArgument, Reply};
+use wire::ftp::{Command, CommandOption, EpsvArgument, Reply};
 
 use crate::{Client, ClientError, Ready, Result};
 
@@ -215,18 +215,24 @@ pub(crate) fn receive_all(stream: &mut DataStream, limit_bytes: usize, stall: Du
 }
 
 impl Client<Ready> {
-    /// Listens for the movers, on the address the server knows us by, and tells the server.
-    pub(crate) async fn listen(&mut self) -> Result<TcpListener> {
-        let local = self.control.local.ip();
-        let failed = |source| ClientError::Data { doing: "listen on", peer: local.to_string(), source };
-        let listener = TcpListener::bind((local, 0)).await.map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
-        let command = match address {
-            SocketAddr::V4(v4) => Command::Port(v4),
-            SocketAddr::V6(_) => Command::Eprt(address),
+    /// Listens for the movers, and tells the server where: at these addresses, or at the one the server knows us by.
+    pub(crate) async fn listen(&mut self, at: &[IpAddr]) -> Result<Vec<TcpListener>> {
+        let known = [self.control.local.ip()];
+        let mut listeners = Vec::new();
+        let mut addresses = Vec::new();
+        for ip in if at.is_empty() { &known } else { at } {
+            let failed = |source| ClientError::Data { doing: "listen on", peer: ip.to_string(), source };
+            let listener = TcpListener::bind((*ip, 0)).await.map_err(failed)?;
+            addresses.push(listener.local_addr().map_err(failed)?);
+            listeners.push(listener);
+        }
+        let command = match addresses[..] {
+            [SocketAddr::V4(v4)] => Command::Port(v4),
+            [address @ SocketAddr::V6(_)] => Command::Eprt(address),
+            _ => Command::Spor(addresses),
         };
         self.demand(&command).await?;
-        Ok(listener)
+        Ok(listeners)
     }
 
     /// Asks the server to listen, and gives the address at once.
@@ -249,6 +255,10 @@ impl Client<Ready> {
         let extended = self.control.peer.is_ipv6();
         if self.state.delayed {
             self.set_delayed(false).await?;
+        }
+        if self.state.stripes {
+            self.demand(&Command::Opts(CommandOption::AllowDelayedStripes(false))).await?;
+            self.state.stripes = false;
         }
         let reply = self.ask(&Command::Spas { extended }).await?;
         if reply.code() == 229 {
@@ -274,7 +284,7 @@ impl Client<Ready> {
     /// Turns delayed passive on or off: with it, the server names the address after the file.
     pub(crate) async fn set_delayed(&mut self, on: bool) -> Result<()> {
         if self.state.delayed != on {
-            let option = wire::ftp::CommandOption::AllowDelayedPassive(on);
+            let option = CommandOption::AllowDelayedPassive(on);
             if self.option(option).await? {
                 self.state.delayed = on;
             }

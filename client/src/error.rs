@@ -65,7 +65,7 @@ pub enum ClientError {
     #[error(transparent)]
     Protocol(#[from] ReplyError),
     /// The server said no.
-    #[error("{command}: {reply}")]
+    #[error("{command}: {}", said(reply))]
     Refused {
         /// What was asked: verb and path.
         command: String,
@@ -151,6 +151,19 @@ pub enum ClientError {
     /// Somebody asked to stop.
     #[error("cancelled")]
     Cancelled,
+}
+
+/// What a reply says to people: in the Globus server's form of an error the last line, if the server has one for them.
+fn said(reply: &Reply) -> String {
+    let code = format!("{}-", reply.code());
+    let last = reply.lines().last().map_or("", |line| line.strip_prefix(&code).unwrap_or(line).trim());
+    let for_people =
+        !last.is_empty() && !last.eq_ignore_ascii_case("end") && last != "End." && !last.contains("GridFTP-");
+    if reply.first().starts_with("GlobusError:") && for_people {
+        format!("{} {last}", reply.code())
+    } else {
+        reply.to_string()
+    }
 }
 
 /// What the caller does next.

@@ -3,41 +3,23 @@
 //! Owns one transfer from its command to the renamed file. Talks to the server on the control connection, and to
 //! receiving threads. Many small files have a way of their own, in [`many`](crate::many).
 //!
-//! *Push*: we listen, the movers connect and send MODE E blocks over as many connections as we asked for. *Pull* is in
-//! `pull.rs`.
+//! MODE E over any number of connections, whoever makes them, is in `collect.rs`; ranges in stream mode, for clients
+//! that cannot be connected to by servers that cannot name the movers of a file, in `pull.rs`.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use tokio::{
-    sync::mpsc,
-    time::{Instant, MissedTickBehavior},
-};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use wire::{
     checksum::{Algorithm, Sums},
-    ftp::{
-        Command, CommandOption, EntryKind, FtpPath, Parallelism, Reply, RestartPoint, RetrieveOptions, TransferMode,
-    },
+    ftp::{Command, CommandOption, EntryKind, FtpPath, Parallelism, Reply, RestartPoint, RetrieveOptions},
 };
 
 use crate::{
     Client, ClientError, How, Meter, Ready, Result,
-    data::Opening,
     partial::{Origin, PartFile},
     receive::Receiving,
 };
-
-/// How often what has come is made durable, so that a killed client can go on.
-const SAVE_EVERY: Duration = Duration::from_secs(5);
-
-/// How long after the last reply the last bytes may take from the sockets to the file, while they still move.
-const DRAIN_LIMIT: Duration = Duration::from_secs(60);
-
-/// How long connections may go on when the transfer has failed: what they hold is kept.
-const GRACE: Duration = Duration::from_secs(5);
-
-/// Most data connections of one transfer that are accepted.
-const MAX_CONNECTIONS: usize = 1024;
 
 /// One file to fetch.
 #[derive(Debug, Clone)]
@@ -78,7 +60,12 @@ impl Client<Ready> {
             Some(size) => size,
             None => self.size(&fetch.remote).await?,
         };
-        let sum = if how.verify { self.known_sum(&fetch.remote).await? } else { None };
+        let sum = match facts.crc32c {
+            _ if !how.verify => None,
+            // The question would be answered from the same row.
+            Some(sum) => Some((Algorithm::Crc32c, format!("{sum:08x}"))),
+            None => self.known_sum(&fetch.remote).await?,
+        };
         let origin = Origin {
             server: self.options.target.server(),
             path: fetch.remote.to_string(),
@@ -91,10 +78,10 @@ impl Client<Ready> {
         meter.moved(kept_bytes);
         let receiving = Arc::new(Receiving::new(file.clone(), meter.clone()));
         if kept_bytes < size_bytes {
-            let moved = if how.passive {
+            let moved = if how.passive && !self.features.delayed_stripes() {
                 self.pull(fetch, how, &receiving, cancel).await
             } else {
-                self.push(fetch, how, &receiving, cancel).await
+                self.collect(fetch, how, &receiving, cancel).await
             };
             match moved {
                 Ok(()) => {}
@@ -130,120 +117,6 @@ impl Client<Ready> {
         Ok(())
     }
 
-    /// We listen, the movers connect.
-    async fn push(
-        &mut self,
-        fetch: &Fetch,
-        how: &How,
-        receiving: &Arc<Receiving>,
-        cancel: &CancellationToken,
-    ) -> Result<()> {
-        self.set_mode(TransferMode::Extended).await?;
-        self.set_streams(how.streams).await?;
-        let opening = Opening::of(self);
-        let listener = self.listen().await?;
-        let have = receiving.file.coverage();
-        if have.bytes() > 0 {
-            self.restart(RestartPoint::Ranges(have)).await?;
-        }
-        let command = Command::Retr(fetch.remote.clone());
-        self.control.queue(&command);
-        self.control.flush().await?;
-
-        let (ended, mut ends) = mpsc::channel::<Result<()>>(MAX_CONNECTIONS);
-        let stops = opening.stops.clone();
-        let mut connections = 0usize;
-        let mut running = 0usize;
-        let mut last: Option<Reply> = None;
-        let mut begun = false;
-        let mut failure: Option<ClientError> = None;
-        let limits = self.control.limits;
-        // Before the first byte a file may have to come from tape.
-        let mut watch = Watch::new(receiving.meter.clone(), limits.begin, limits.stall);
-        let mut save = tokio::time::interval_at(Instant::now() + SAVE_EVERY, SAVE_EVERY);
-        save.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            let done = receiving.has_ended() && running == 0;
-            if let Some(reply) = &last
-                && (done || failure.is_some() || !reply.is_success())
-            {
-                break;
-            }
-            tokio::select! {
-                reply = self.control.reply("the transfer", self.control.limits.begin), if last.is_none() => {
-                    let reply = reply.inspect_err(|_| stops.stop())?;
-                    if reply.is_preliminary() {
-                        begun = true;
-                    } else {
-                        watch.limit(DRAIN_LIMIT);
-                        last = Some(reply);
-                    }
-                }
-                accepted = listener.accept(), if connections < MAX_CONNECTIONS && failure.is_none() => {
-                    // A connection that is gone again before it was accepted is none of ours.
-                    let Ok((socket, address)) = accepted else { continue };
-                    let Ok(socket) = socket.into_std() else { continue };
-                    connections += 1;
-                    running += 1;
-                    let (opening, receiving, ended) = (opening.clone(), receiving.clone(), ended.clone());
-                    tokio::task::spawn_blocking(move || {
-                        let result = opening.protect(socket, address).and_then(|stream| receiving.blocks(stream, opening.stall_limit));
-                        let _ = ended.blocking_send(result);
-                    });
-                }
-                Some(result) = ends.recv() => {
-                    running -= 1;
-                    if let Err(error) = result {
-                        // The others may still bring what is already on its way; the server will say why.
-                        if !matches!(error, ClientError::Data { .. }) {
-                            stops.stop();
-                        }
-                        watch.limit(GRACE);
-                        failure.get_or_insert(error);
-                    }
-                }
-                _ = save.tick() => {
-                    let file = receiving.file.clone();
-                    tokio::task::spawn_blocking(move || file.save());
-                }
-                () = watch.stalled(), if begun || last.is_some() => {
-                    let limit = watch.limit;
-                    let silence = || ClientError::Timeout {
-                        server: self.control.server().to_owned(), awaited: "data from its movers".to_owned(), limit,
-                    };
-                    stops.stop();
-                    if last.is_some() {
-                        break;
-                    }
-                    failure.get_or_insert_with(silence);
-                    break;
-                }
-                () = cancel.cancelled(), if failure.is_none() => {
-                    failure = Some(ClientError::Cancelled);
-                    stops.stop();
-                    break;
-                }
-            }
-        }
-        drop(listener);
-        let grace = Instant::now() + GRACE;
-        // What the sockets hold of a cut transfer need not be sent again.
-        while running > 0 && !matches!(failure, Some(ClientError::Cancelled)) {
-            match tokio::time::timeout_at(grace, ends.recv()).await {
-                Ok(Some(_)) => running -= 1,
-                _ => break,
-            }
-        }
-        stops.stop();
-        while running > 0 && ends.recv().await.is_some() {
-            running -= 1;
-        }
-        if last.is_none() {
-            self.abort(&command).await?;
-        }
-        finish(&command, last, failure)
-    }
-
     /// Says what is there already.
     pub(crate) async fn restart(&mut self, point: RestartPoint) -> Result<()> {
         let command = Command::Rest(point);
@@ -252,7 +125,7 @@ impl Client<Ready> {
     }
 
     /// Ends a transfer that is under way, and brings commands and replies in step again.
-    pub(crate) async fn abort(&mut self, _command: &Command) -> Result<()> {
+    pub(crate) async fn abort(&mut self) -> Result<()> {
         self.control.queue(&Command::Abor);
         self.control.flush().await?;
         let limit = self.control.limits.reply.min(Duration::from_secs(30));
@@ -298,6 +171,11 @@ impl Watch {
     pub(crate) fn limit(&mut self, limit: Duration) {
         self.limit = self.limit.min(limit);
         self.since = Instant::now();
+    }
+
+    /// The limit that holds now.
+    pub(crate) const fn at_most(&self) -> Duration {
+        self.limit
     }
 
     /// Returns when nothing has moved for the limit. Cancel-safe.

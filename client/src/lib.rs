@@ -20,6 +20,7 @@
 //! Data flows *windowed* here: header, block, header, block. The per-block handshake of HPSS's `PDATA_AND_MOVER`, kept
 //! only to be measured against, would be another receiver and sender beside these.
 
+mod collect;
 mod control;
 mod data;
 mod error;
@@ -39,6 +40,8 @@ pub mod session;
 pub mod shell;
 mod target;
 
+use std::net::IpAddr;
+
 pub use control::{Limits, Spoken, Trace};
 pub use error::{ClientError, Remedy, Result};
 pub use get::{Fetch, Moved};
@@ -57,6 +60,9 @@ pub struct How {
     pub block_bytes: usize,
     /// We cannot be connected to: movers listen.
     pub passive: bool,
+    /// Addresses of this machine that movers connect to with the parts of a file, where it has several networks (SPOR).
+    /// Empty: the one that the server knows us by.
+    pub listen: Vec<IpAddr>,
     /// Compare sums with the server's catalogue.
     pub verify: bool,
     /// Go on where a cut transfer stopped.
@@ -73,6 +79,7 @@ impl Default for How {
             streams: 4,
             block_bytes: 1 << 20,
             passive: false,
+            listen: Vec::new(),
             verify: true,
             resume: false,
             preserve: false,

@@ -135,7 +135,7 @@ impl Client<Ready> {
                         let _ = receiver.await;
                     }
                     if last.is_none() {
-                        self.abort(&command).await?;
+                        self.abort().await?;
                     }
                     return Err(ClientError::Cancelled);
                 }

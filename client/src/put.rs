@@ -202,7 +202,7 @@ impl Client<Ready> {
                 awaited: "it to take our data".to_owned(),
                 limit,
             });
-            self.abort(command).await?;
+            self.abort().await?;
         }
         drop(kept);
         finish(command, last, failure)

@@ -3,8 +3,10 @@
 //! Owns the buffer between socket and file. Runs in a thread of its own and blocks. Never decides what is wanted.
 
 use std::{
+    collections::HashMap,
     io::{self, Read as _},
-    sync::{Arc, Mutex, PoisonError},
+    net::SocketAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -21,41 +23,89 @@ const CHUNK_BYTES: usize = 1 << 20;
 /// Read ahead of a header: small files come whole with it.
 const AHEAD_BYTES: usize = 32 << 10;
 
+/// Where a connection's end marks count: each sender says how many connections it uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Source {
+    /// Whoever connects to us at this address of ours, by number: all movers that do share one number of ends.
+    Here(usize),
+    /// The mover at this address.
+    At(SocketAddr),
+}
+
 /// What the connections of one transfer share.
 #[derive(Debug)]
 pub(crate) struct Receiving {
     pub(crate) file: Arc<PartFile>,
     pub(crate) meter: Meter,
-    assembler: Mutex<Assembler>,
+    ends: Mutex<Ends>,
+}
+
+#[derive(Debug, Default)]
+struct Ends {
+    assemblers: HashMap<Source, Assembler>,
+    /// Whose end marks are waited for.
+    expected: Vec<Source>,
+    /// Connections that have brought something and are not done.
+    busy: usize,
+}
+
+impl Ends {
+    fn has_ended(&self) -> bool {
+        let ended = |source: &Source| self.assemblers.get(source).is_some_and(Assembler::has_ended);
+        !self.expected.is_empty() && self.expected.iter().all(ended)
+    }
 }
 
 impl Receiving {
     pub(crate) fn new(file: Arc<PartFile>, meter: Meter) -> Self {
-        let assembler = Assembler::with_limit(file.size_bytes());
-        Self { file, meter, assembler: Mutex::new(assembler) }
+        Self { file, meter, ends: Mutex::default() }
     }
 
-    /// Whether every connection that the movers announced has ended.
-    pub(crate) fn has_ended(&self) -> bool {
-        self.assembler.lock().unwrap_or_else(PoisonError::into_inner).has_ended()
+    fn ends(&self) -> MutexGuard<'_, Ends> {
+        self.ends.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Receives MODE E blocks until the connection ends for this transfer.
-    pub(crate) fn blocks(&self, stream: DataStream, stall: Duration) -> Result<()> {
+    /// These send, each to its own end.
+    pub(crate) fn expect(&self, sources: impl Iterator<Item = Source>) {
+        self.ends().expected = sources.collect();
+    }
+
+    /// Whether every connection that the movers announced has ended, and what they brought is in the file.
+    pub(crate) fn is_whole(&self) -> bool {
+        let ends = self.ends();
+        ends.busy == 0 && ends.has_ended()
+    }
+
+    /// Receives MODE E blocks until the connection ends for this transfer. One that we made and the mover had no use for
+    /// may end in any way: whether all bytes came is known from the others.
+    pub(crate) fn blocks(&self, stream: DataStream, source: Source, stall: Duration) -> Result<()> {
         let mut reader = Reader::new(stream, stall);
+        let first = match (reader.header(), source) {
+            (Ok(Some(first)), _) => first,
+            (Ok(None) | Err(ClientError::Data { .. }), Source::At(_)) => return Ok(()),
+            (Ok(None), Source::Here(_)) => return Err(reader.cut()),
+            (Err(error), _) => return Err(error),
+        };
+        self.ends().busy += 1;
+        let result = self.blocks_from(first, &mut reader, source);
+        self.ends().busy -= 1;
+        result
+    }
+
+    fn blocks_from(&self, first: Header, reader: &mut Reader, source: Source) -> Result<()> {
+        let mut header = first;
         loop {
-            let Some(header) = reader.header()? else {
-                let cut = io::Error::new(io::ErrorKind::UnexpectedEof, "closed before its end mark");
-                return Err(reader.broke(cut));
-            };
             let step = {
-                let mut assembler = self.assembler.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut ends = self.ends();
+                let limit = self.file.size_bytes();
+                let assembler = ends.assemblers.entry(source).or_insert_with(|| Assembler::with_limit(limit));
                 assembler.header(header).map_err(|source| reader.bad(source))?
             };
-            self.data(&mut reader, step.data)?;
+            self.data(reader, step.data)?;
             if step.channel_ends {
                 return Ok(());
             }
+            header = reader.header()?.ok_or_else(|| reader.cut())?;
         }
     }
 
@@ -108,6 +158,10 @@ impl Reader {
 
     fn broke(&self, source: io::Error) -> ClientError {
         ClientError::Data { doing: "receive from", peer: self.peer.clone(), source }
+    }
+
+    fn cut(&self) -> ClientError {
+        self.broke(io::Error::new(io::ErrorKind::UnexpectedEof, "closed before its end mark"))
     }
 
     fn bad(&self, source: wire::mode_e::ModeEError) -> ClientError {

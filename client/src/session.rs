@@ -81,6 +81,8 @@ pub struct Ready {
     pub(crate) mode: TransferMode,
     /// Whether passive addresses are told only after the file is named.
     pub(crate) delayed: bool,
+    /// Whether the addresses of all stripes are told only after the file is named.
+    pub(crate) stripes: bool,
     /// The parallelism that was set last.
     pub(crate) streams: u16,
 }
@@ -157,6 +159,7 @@ impl Client<Unauthenticated> {
             algorithm: best_sum(&self.features),
             mode: TransferMode::Stream,
             delayed: false,
+            stripes: false,
             streams: 0,
         };
         let Self { control, options, features, data_tls, .. } = self;
@@ -300,6 +303,7 @@ impl Client<Ready> {
         self.state.mode = TransferMode::Block;
         self.state.streams = 0;
         self.state.delayed = false;
+        self.state.stripes = false;
         self.control.last_reply(line.as_str(), self.control.limits.reply).await
     }
 

@@ -109,7 +109,7 @@ fn ctrl_c_stops_a_transfer_and_reget_goes_on() {
         .spawn()
         .unwrap();
     let part = folder.path().join("f.pftp-part");
-    let until = Instant::now() + Duration::from_secs(20);
+    let until = Instant::now() + Duration::from_secs(60);
     while !part.exists()
         || std::fs::metadata(&part).map_or(0, |part| std::os::unix::fs::MetadataExt::blocks(&part)) < 100
     {

@@ -79,6 +79,18 @@ async fn blocks_in_any_order_over_several_streams_make_the_file() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_client_with_several_addresses_gets_a_part_of_the_file_at_each() {
+    let server = Server::start().with_file("/f", &content(500_000));
+    let folder = tempfile::tempdir().unwrap();
+    let local = folder.path().join("f");
+    let how = How { listen: vec![[127, 0, 0, 1].into(), [127, 0, 0, 2].into()], ..how() };
+    get(&server, &how, &local).await.unwrap();
+    assert_eq!(std::fs::read(&local).unwrap(), content(500_000));
+    assert_eq!((server.asked("SPOR"), server.asked("PORT")), (1, 0));
+    assert_eq!(server.store.lock().unwrap().data_connections, 8, "four at each");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_cut_download_goes_on_with_what_is_missing() {
     for (passive, plain) in [(false, false), (true, false), (true, true)] {
         let server = Server::start().with_file("/f", &content(2_000_000));
@@ -108,6 +120,53 @@ async fn a_client_behind_a_firewall_fetches_ranges_over_several_sessions() {
     assert_eq!(server.asked("PORT"), 0);
     assert!(server.asked("ERET P") >= 4);
     assert_eq!(server.asked("USER"), 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_behind_a_firewall_connects_to_every_mover_that_the_server_names() {
+    let server = Server::start().with_file("/f", &content(2_000_000)).with_file("/empty", b"");
+    server.faults(|faults| (faults.stripes, faults.cut_download_after) = (true, Some(900_000)));
+    let folder = tempfile::tempdir().unwrap();
+    let local = folder.path().join("f");
+    let how = How { passive: true, ..how() };
+    let error = get(&server, &how, &local).await.unwrap_err();
+    assert_eq!(error.remedy(), client::Remedy::Retry, "{error}");
+    let moved = get(&server, &How { resume: true, ..how.clone() }, &local).await.unwrap();
+    assert!(moved.kept_bytes > 0 && moved.verified.is_some(), "{moved:?}");
+    assert_eq!(std::fs::read(&local).unwrap(), content(2_000_000));
+    let fetch = Fetch { remote: path("/empty"), local: folder.path().join("empty") };
+    open(&server).await.get(&fetch, &how, &Meter::new(), &CancellationToken::new()).await.unwrap();
+    assert_eq!(std::fs::read(&fetch.local).unwrap(), b"");
+    assert_eq!((server.asked("PORT"), server.asked("ERET"), server.asked("EPSV")), (0, 0, 0));
+    assert_eq!(server.asked("USER"), 3, "one session does it");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_small_files_share_the_connections_of_a_client_behind_a_firewall() {
+    let mut server = Server::start();
+    for index in 0..100 {
+        server = server.with_file(&format!("/s{index}"), &content(index * 7));
+    }
+    server.faults(|faults| faults.stripes = true);
+    let folder = tempfile::tempdir().unwrap();
+    let mut session = open(&server).await;
+    let listing = session.list(&path("/")).await.unwrap();
+    let fetches = listing.entries.into_iter().map(|entry| FetchItem {
+        remote: path(&format!("/{}", entry.name)),
+        local: folder.path().join(&entry.name),
+        size_bytes: entry.facts.size_bytes,
+        crc32c: entry.facts.crc32c,
+        modified: entry.facts.modified,
+    });
+    let (report, outcomes) = collect();
+    let how = How { passive: true, sessions: 2, ..how() };
+    session.get_many(fetches.collect(), &how, &Meter::new(), &CancellationToken::new(), &report).await.unwrap();
+    let failed = outcomes.lock().unwrap().iter().filter(|outcome| outcome.result.is_err()).count();
+    assert_eq!((outcomes.lock().unwrap().len(), failed), (100, 0));
+    for index in 0..100 {
+        assert_eq!(std::fs::read(folder.path().join(format!("s{index}"))).unwrap(), content(index * 7), "{index}");
+    }
+    assert_eq!((server.asked("PORT"), server.store.lock().unwrap().data_connections), (0, 2));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -141,6 +200,39 @@ async fn a_server_that_stops_sending_is_not_waited_for_forever() {
     let mut session = open_with(&server, impatient()).await;
     let error = session.get(&fetch, &how(), &Meter::new(), &CancellationToken::new()).await.unwrap_err();
     assert!(matches!(error, ClientError::Timeout { .. }), "{error:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_recall_longer_than_the_stall_limit_is_waited_for() {
+    for (passive, stripes, small) in
+        [(false, false, false), (false, false, true), (true, false, false), (true, true, false), (true, true, true)]
+    {
+        let size = if small { 9000 } else { 300_000 };
+        let server = Server::start().with_file("/f", &content(size));
+        server.faults(|faults| (faults.recall_ms, faults.stripes) = (900, stripes));
+        let folder = tempfile::tempdir().unwrap();
+        let local = folder.path().join("f");
+        let limits = Limits { stall: Duration::from_millis(200), ..Limits::default() };
+        let mut session = open_with(&server, limits).await;
+        let how = How { passive, ..how() };
+        if small {
+            let item = FetchItem {
+                remote: path("/f"),
+                local: local.clone(),
+                size_bytes: Some(size as u64),
+                crc32c: None,
+                modified: None,
+            };
+            let (report, outcomes) = collect();
+            session.get_many(vec![item], &how, &Meter::new(), &CancellationToken::new(), &report).await.unwrap();
+            assert!(outcomes.lock().unwrap()[0].result.is_ok(), "{:?}", outcomes.lock().unwrap());
+        } else {
+            let fetch = Fetch { remote: path("/f"), local: local.clone() };
+            let fetched = session.get(&fetch, &how, &Meter::new(), &CancellationToken::new()).await;
+            fetched.unwrap_or_else(|error| panic!("passive {passive}, stripes {stripes}: {error:?}"));
+        }
+        assert_eq!(std::fs::read(&local).unwrap(), content(size));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

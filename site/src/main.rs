@@ -42,7 +42,7 @@ async fn run(cli: Cli) -> Result<(), Failed> {
         }
         Command::Demo(demo) => {
             // The demo's own words are what matters; what goes wrong is still logged.
-            daemon::logging::init(&LogSettings { filter: "warn".to_owned(), ..LogSettings::default() })?;
+            daemon::logging::init(&LogSettings { filter: "error".to_owned(), ..LogSettings::default() })?;
             let shutdown = Shutdown::new(SHUTDOWN_DEADLINE);
             let result = site::demo::run(demo, &shutdown).await;
             shutdown.stop();

@@ -29,10 +29,45 @@ async fn what_is_put_is_what_movers_send_to_a_client_that_listens() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_put_is_what_a_client_behind_a_firewall_gets_straight_from_the_mover() {
     let site = Site::start().await;
-    round_trip(&site, true, &[0, 1, 4096, MIB]).await;
+    // The last is striped over both movers.
+    round_trip(&site, true, &[0, 1, 4096, MIB, 9 * MIB + 7]).await;
     assert_eq!(site.relayed_bytes().await, 0);
-    // A file over several movers in one stream cannot go straight.
-    round_trip(&site, true, &[3 * MIB + 7]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_striped_file_comes_from_all_its_movers_to_a_client_behind_a_firewall_also_when_it_was_cut() {
+    let slow = |config: &mut gateway::config::Config| {
+        config.ftp.rate_limit = Some(daemon::config::ByteSize::mib(8));
+    };
+    let site = Site::builder().gateway(slow).start().await;
+    let mut alice = site.user("alice").await.login().await;
+    let data = bytes(7, 6 * MIB + 5);
+    alice.put("/home/alice/a", &data).await.expect("stored");
+    let transfers = site.gateway.transfers.clone();
+    alice.how.passive = true;
+    alice.how.resume = true;
+    let folder = tempfile::tempdir().expect("a folder");
+    let fetch = client::Fetch {
+        remote: wire::ftp::FtpPath::new("/home/alice/a").expect("a good path"),
+        local: folder.path().join("a"),
+    };
+    let (meter, cancel) = (client::Meter::new(), alice.cancel.clone());
+    let watched = meter.clone();
+    let interrupt = tokio::spawn(async move {
+        let mut movers = 0;
+        while watched.read().bytes < MIB as u64 {
+            movers = transfers.running().iter().map(|view| view.movers.len()).max().unwrap_or(0).max(movers);
+            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        }
+        cancel.cancel();
+        movers
+    });
+    alice.client.get(&fetch, &alice.how, &meter, &alice.cancel).await.expect_err("interrupted");
+    assert_eq!(interrupt.await.expect("watched"), 2, "both movers send");
+    let moved = alice.client.get(&fetch, &alice.how, &meter, &Default::default()).await.expect("the rest");
+    assert!(moved.kept_bytes > 0, "nothing of the first attempt was kept");
+    assert_eq!(std::fs::read(&fetch.local).expect("fetched"), data);
+    assert_eq!(site.relayed_bytes().await, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

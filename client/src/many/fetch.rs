@@ -1,25 +1,25 @@
 //! Fetches small files: one session's part of many.
 //!
-//! Movers connect to us and keep their connections. With several movers the order of connections does not say which file
+//! Movers connect to us, or we to them where they say they are, and connections are kept. With several movers the order of connections does not say which file
 //! a unit is of, so requests are sent ahead only for files whose size and CRC-32C the listing told: a unit *is* the file
 //! whose sum it has. Without sums, one file is asked for at a time.
 
-use std::{collections::VecDeque, fs, sync::Arc};
+use std::{
+    collections::{HashSet, VecDeque},
+    fs,
+};
 
 use tokio::{net::TcpListener, sync::mpsc, task::JoinSet};
-use tokio_util::sync::CancellationToken;
 use wire::{
     checksum::{Algorithm, Sums},
     ftp::{Command, Reply, TransferMode},
 };
 
 use super::{
-    AHEAD, FetchItem, Leftover, Outcome, Report, Work,
+    AHEAD, FetchItem, Job, Leftover, Work,
     channel::{Channel, Unit},
 };
-use crate::{
-    Client, ClientError, How, Meter, Moved, Ready, Result, data::Opening, get::set_modified, partial::part_path,
-};
+use crate::{Client, ClientError, How, Moved, Ready, Result, data::Opening, get::set_modified, partial::part_path};
 
 /// Most data connections of one session: one a mover is usual.
 const MAX_CONNECTIONS: usize = 64;
@@ -33,55 +33,35 @@ struct Asked {
 }
 
 impl Client<Ready> {
-    /// Fetches files of `work` until none is left or the session cannot go on.
-    pub(super) async fn fetch_small(
-        &mut self,
-        work: &Arc<Work<FetchItem>>,
-        how: &How,
-        meter: &Meter,
-        cancel: &CancellationToken,
-        report: &Report,
-    ) -> Leftover<FetchItem> {
+    /// Fetches files of the job until none is left or the session cannot go on.
+    pub(super) async fn fetch_small(&mut self, job: &Job<'_, FetchItem>) -> Leftover<FetchItem> {
         let mut window = VecDeque::new();
-        let result = self.fetch_window(work, &mut window, how, meter, cancel, report).await;
-        let left: Vec<FetchItem> = window.into_iter().map(|asked: Asked| asked.item).collect();
-        match result {
-            Ok(()) => Leftover { left, error: None },
-            Err(ClientError::Cancelled) => {
-                for item in left {
-                    meter.failed();
-                    report(Outcome { remote: item.remote, local: item.local, result: Err(ClientError::Cancelled) });
-                }
-                Leftover { left: Vec::new(), error: Some(ClientError::Cancelled) }
-            }
-            Err(error) => {
-                // Replies to what was asked ahead are still to come.
-                let broken = self.control.server().to_owned();
-                tracing::debug!(%error, server = broken, "a session of many ended early");
-                Leftover { left, error: Some(error) }
-            }
+        let result = self.fetch_window(&mut window, job).await;
+        if let Err(error) = &result {
+            // Replies to what was asked ahead are still to come.
+            tracing::debug!(%error, server = self.control.server(), "a session of many ended early");
         }
+        job.leave(result, window.into_iter().map(|asked: Asked| asked.item).collect())
     }
 
-    async fn fetch_window(
-        &mut self,
-        work: &Arc<Work<FetchItem>>,
-        window: &mut VecDeque<Asked>,
-        how: &How,
-        meter: &Meter,
-        cancel: &CancellationToken,
-        report: &Report,
-    ) -> Result<()> {
+    async fn fetch_window(&mut self, window: &mut VecDeque<Asked>, job: &Job<'_, FetchItem>) -> Result<()> {
         self.set_mode(TransferMode::Extended).await?;
-        self.set_streams(1).await?;
-        let listener = self.listen().await?;
         let opening = Opening::of(self);
         let stall = self.control.limits.stall;
         let (sender, mut units) = mpsc::channel::<Result<Unit>>(AHEAD);
         let mut receivers = JoinSet::new();
-        receivers.spawn(accept(listener, opening, sender, stall));
+        let mut known = HashSet::new();
+        if job.how.passive {
+            self.delay_stripes().await?;
+        } else {
+            self.set_streams(1).await?;
+            // One address is enough for small files.
+            for listener in self.listen(&[]).await? {
+                receivers.spawn(accept(listener, opening.clone(), sender.clone(), stall));
+            }
+        }
         loop {
-            self.ask_ahead(work, window).await?;
+            self.ask_ahead(&job.work, window).await?;
             let Some(waiting) = window.iter().position(|asked| asked.reply.is_none()) else {
                 if window.is_empty() {
                     return Ok(());
@@ -89,7 +69,7 @@ impl Client<Ready> {
                 // All are answered; some data is still on its way.
                 let unit = tokio::select! {
                     unit = tokio::time::timeout(stall, units.recv()) => unit,
-                    () = cancel.cancelled() => return Err(ClientError::Cancelled),
+                    () = job.cancel.cancelled() => return Err(ClientError::Cancelled),
                 };
                 let Ok(Some(unit)) = unit else {
                     let awaited = "the data of files it had sent".to_owned();
@@ -100,13 +80,22 @@ impl Client<Ready> {
                     });
                 };
                 place(window, unit?)?;
-                settle(window, how, meter, report);
+                settle(window, job);
                 continue;
             };
             tokio::select! {
                 reply = self.control.reply("the transfer", self.control.limits.begin) => {
                     let reply = reply?;
-                    if !reply.is_preliminary() {
+                    if reply.code() == 129 && job.how.passive {
+                        for address in reply.striped_addresses()? {
+                            if known.len() < MAX_CONNECTIONS && known.insert(address) {
+                                let (opening, units) = (opening.clone(), sender.clone());
+                                receivers.spawn(async move {
+                                    carry(Channel::connect(&opening, address, stall).await, units).await;
+                                });
+                            }
+                        }
+                    } else if !reply.is_preliminary() {
                         let broken = matches!(reply.code(), 425 | 426);
                         let command = Command::Retr(window[waiting].item.remote.clone());
                         window[waiting].reply = Some(reply.clone());
@@ -116,9 +105,9 @@ impl Client<Ready> {
                     }
                 }
                 Some(unit) = units.recv() => place(window, unit?)?,
-                () = cancel.cancelled() => return Err(ClientError::Cancelled),
+                () = job.cancel.cancelled() => return Err(ClientError::Cancelled),
             }
-            settle(window, how, meter, report);
+            settle(window, job);
         }
     }
 
@@ -131,7 +120,7 @@ impl Client<Ready> {
             }
             let Some(item) = work.take() else { break };
             if !window.is_empty() && item.crc32c.is_none() {
-                work.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push_front(item);
+                work.put_back(item);
                 break;
             }
             self.control.queue(&Command::Retr(item.remote.clone()));
@@ -152,26 +141,29 @@ async fn accept(
     for _ in 0..MAX_CONNECTIONS {
         let Ok((socket, address)) = listener.accept().await else { return };
         let (opening, units) = (opening.clone(), units.clone());
-        receivers.spawn(async move {
-            let mut channel = match Channel::protect(&opening, socket, address, stall).await {
-                Ok(channel) => channel,
-                Err(error) => return drop(units.send(Err(error)).await),
-            };
-            loop {
-                match channel.receive().await {
-                    Ok(Some(unit)) => {
-                        let closes = unit.closes;
-                        if units.send(Ok(unit)).await.is_err() || closes {
-                            return;
-                        }
-                    }
-                    Ok(None) => return,
-                    Err(error) => return drop(units.send(Err(error)).await),
-                }
-            }
-        });
+        receivers.spawn(async move { carry(Channel::protect(&opening, socket, address, stall).await, units).await });
     }
     while receivers.join_next().await.is_some() {}
+}
+
+/// Passes on what one connection carries, until it ends or nobody wants it.
+async fn carry(channel: Result<Channel>, units: mpsc::Sender<Result<Unit>>) {
+    let mut channel = match channel {
+        Ok(channel) => channel,
+        Err(error) => return drop(units.send(Err(error)).await),
+    };
+    loop {
+        match channel.receive().await {
+            Ok(Some(unit)) => {
+                let closes = unit.closes;
+                if units.send(Ok(unit)).await.is_err() || closes {
+                    return;
+                }
+            }
+            Ok(None) => return,
+            Err(error) => return drop(units.send(Err(error)).await),
+        }
+    }
 }
 
 /// Finds the file a unit is of.
@@ -194,7 +186,7 @@ fn place(window: &mut VecDeque<Asked>, unit: Unit) -> Result<()> {
 }
 
 /// Finishes the files that have both their data and the server's word.
-fn settle(window: &mut VecDeque<Asked>, how: &How, meter: &Meter, report: &Report) {
+fn settle(window: &mut VecDeque<Asked>, job: &Job<'_, FetchItem>) {
     let mut rest = VecDeque::with_capacity(window.len());
     for mut asked in window.drain(..) {
         let refused = asked.reply.as_ref().is_some_and(|reply| !reply.is_success());
@@ -202,22 +194,14 @@ fn settle(window: &mut VecDeque<Asked>, how: &How, meter: &Meter, report: &Repor
             (Some(reply), _) if refused => {
                 Err(ClientError::refused(&Command::Retr(asked.item.remote.clone()), reply.clone()))
             }
-            (Some(_), Some((data, sums))) => write(&asked.item, &data, sums, how),
+            (Some(_), Some((data, sums))) => write(&asked.item, &data, sums, job.how),
             (_, unit) => {
                 asked.unit = unit;
                 rest.push_back(asked);
                 continue;
             }
         };
-        meter.begins(asked.item.remote.as_str());
-        match &result {
-            Ok(moved) => {
-                meter.moved(moved.size_bytes);
-                meter.done();
-            }
-            Err(_) => meter.failed(),
-        }
-        report(Outcome { remote: asked.item.remote, local: asked.item.local, result });
+        job.told(asked.item, result);
     }
     *window = rest;
 }

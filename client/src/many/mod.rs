@@ -1,9 +1,9 @@
 //! Many small files: several sessions, commands sent ahead, data connections that stay open.
 //!
-//! Owns the distribution of files over sessions. Each session keeps one MODE E data connection (to us: one a mover) for
-//! all its files, so that a file costs no handshake and no port. The session asked stays out of it, so that its commands
-//! and replies are in step whatever happens; files that a session could not finish are tried again on it. Larger files go through [`get`](crate::get) and
-//! [`put`](crate::put), which stripe.
+//! Owns the distribution of files over sessions. Each session keeps one MODE E data connection (for downloads: one a
+//! mover) for all its files, so that a file costs no handshake and no port. The session asked stays out of it, so that
+//! its commands and replies are in step whatever happens; files that a session could not finish are tried again on it.
+//! Larger files go through [`get`](crate::get) and [`put`](crate::put), which stripe.
 //!
 //! Invariant: every file given in is reported exactly once, done or failed.
 
@@ -14,11 +14,11 @@ mod store;
 use std::{
     collections::VecDeque,
     path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use tokio_util::sync::CancellationToken;
-use wire::ftp::{FtpPath, FtpTime};
+use wire::ftp::{Facts, FtpPath, FtpTime};
 
 use crate::{Client, ClientError, Fetch, How, Meter, Moved, Push, Ready, Result};
 
@@ -44,6 +44,14 @@ pub struct FetchItem {
     pub crc32c: Option<u32>,
     /// Its time, as listed.
     pub modified: Option<FtpTime>,
+}
+
+impl FetchItem {
+    /// A file as a listing told it.
+    pub fn listed(remote: FtpPath, local: PathBuf, facts: &Facts) -> Self {
+        let Facts { size_bytes, crc32c, modified, .. } = *facts;
+        Self { remote, local, size_bytes, crc32c, modified }
+    }
 }
 
 /// One file to send.
@@ -80,12 +88,119 @@ impl<T> Work<T> {
         Arc::new(Self(Mutex::new(items.into())))
     }
 
+    fn lock(&self) -> MutexGuard<'_, VecDeque<T>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn take(&self) -> Option<T> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+        self.lock().pop_front()
+    }
+
+    /// It was taken too early.
+    fn put_back(&self, item: T) {
+        self.lock().push_front(item);
     }
 
     fn rest(&self) -> Vec<T> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect()
+        self.lock().drain(..).collect()
+    }
+}
+
+/// What the sessions that move small files have in common.
+struct Job<'a, T> {
+    work: Arc<Work<T>>,
+    how: &'a How,
+    meter: &'a Meter,
+    cancel: &'a CancellationToken,
+    report: &'a Report,
+}
+
+impl<T: Item> Job<'_, T> {
+    /// Reports a file.
+    fn told(&self, item: T, result: Result<Moved>) {
+        let (remote, local) = item.into_names();
+        self.meter.begins(remote.as_str());
+        match &result {
+            Ok(moved) => {
+                self.meter.moved(moved.size_bytes);
+                self.meter.done();
+            }
+            Err(_) => self.meter.failed(),
+        }
+        (self.report)(Outcome { remote, local, result });
+    }
+
+    /// What a session leaves: if somebody asked to stop, nobody takes the files up.
+    fn leave(&self, result: Result<()>, left: Vec<T>) -> Leftover<T> {
+        match result {
+            Err(ClientError::Cancelled) => {
+                for item in left {
+                    self.told(item, Err(ClientError::Cancelled));
+                }
+                Leftover { left: Vec::new(), error: Some(ClientError::Cancelled) }
+            }
+            result => Leftover { left, error: result.err() },
+        }
+    }
+}
+
+/// One file, in either direction.
+trait Item: Sized + Send {
+    /// Its name there and here.
+    fn into_names(self) -> (FtpPath, PathBuf);
+
+    /// Moves files of the job until none is left or the session cannot go on.
+    fn run(session: &mut Client<Ready>, job: &Job<'_, Self>) -> impl Future<Output = Leftover<Self>>;
+
+    /// Moves this file, with all streams.
+    fn alone(
+        &self,
+        session: &mut Client<Ready>,
+        how: &How,
+        meter: &Meter,
+        cancel: &CancellationToken,
+    ) -> impl Future<Output = Result<Moved>>;
+}
+
+impl Item for FetchItem {
+    fn into_names(self) -> (FtpPath, PathBuf) {
+        (self.remote, self.local)
+    }
+
+    async fn run(session: &mut Client<Ready>, job: &Job<'_, Self>) -> Leftover<Self> {
+        session.fetch_small(job).await
+    }
+
+    async fn alone(
+        &self,
+        session: &mut Client<Ready>,
+        how: &How,
+        meter: &Meter,
+        cancel: &CancellationToken,
+    ) -> Result<Moved> {
+        let fetch = Fetch { remote: self.remote.clone(), local: self.local.clone() };
+        session.get(&fetch, how, meter, cancel).await
+    }
+}
+
+impl Item for StoreItem {
+    fn into_names(self) -> (FtpPath, PathBuf) {
+        (self.remote, self.local)
+    }
+
+    async fn run(session: &mut Client<Ready>, job: &Job<'_, Self>) -> Leftover<Self> {
+        session.store_small(job).await
+    }
+
+    async fn alone(
+        &self,
+        session: &mut Client<Ready>,
+        how: &How,
+        meter: &Meter,
+        cancel: &CancellationToken,
+    ) -> Result<Moved> {
+        let push = Push { local: self.local.clone(), remote: self.remote.clone() };
+        session.put(&push, how, meter, cancel).await
     }
 }
 
@@ -103,45 +218,12 @@ impl Client<Ready> {
         cancel: &CancellationToken,
         report: &Report,
     ) -> Result<()> {
-        // Whoever cannot be connected to gets every file from a mover that listens.
-        let is_small = |item: &FetchItem| !how.passive && item.size_bytes.is_some_and(|size| size <= SMALL_BYTES);
-        let (small, large): (Vec<_>, Vec<_>) = items.into_iter().partition(is_small);
-        let mut again = Vec::new();
-        if !small.is_empty() {
-            let mut sessions = self.others(self.sessions_for(small.len(), how)).await;
-            let work = Work::new(small);
-            let running = sessions.iter_mut().map(|session| session.fetch_small(&work, how, meter, cancel, report));
-            let results = futures::future::join_all(running).await;
-            leave(sessions);
-            let mut errors = Vec::new();
-            for result in results {
-                again.extend(result.left);
-                errors.extend(result.error);
-            }
-            again.extend(work.rest());
-            let hopeless = errors.into_iter().next().filter(|error| meter.read().files == 0 && error.loses_hope());
-            if let Some(error) = hopeless {
-                let text = error.chain();
-                for item in again.drain(..) {
-                    meter.failed();
-                    report(Outcome { remote: item.remote, local: item.local, result: Err(lost(&text)) });
-                }
-            }
-        }
+        // Whoever cannot be connected to must be told which mover has the file.
+        let reached = !how.passive || self.features.delayed_stripes();
+        let is_small = |item: &FetchItem| reached && item.size_bytes.is_some_and(|size| size <= SMALL_BYTES);
+        let (small, large) = items.into_iter().partition(is_small);
         let resume = How { resume: true, ..how.clone() };
-        for (how, item) in
-            large.into_iter().map(|item| (how, item)).chain(again.into_iter().map(|item| (&resume, item)))
-        {
-            meter.begins(item.remote.as_str());
-            let fetch = Fetch { remote: item.remote.clone(), local: item.local.clone() };
-            let result = if cancel.is_cancelled() {
-                Err(ClientError::Cancelled)
-            } else {
-                self.get(&fetch, how, meter, cancel).await
-            };
-            self.told(item.remote, item.local, result, meter, report)?;
-        }
-        Ok(())
+        self.move_all(small, large, how, &resume, meter, cancel, report).await
     }
 
     /// Sends many files. Small ones over several sessions at once, others one after the other with all streams.
@@ -157,63 +239,73 @@ impl Client<Ready> {
         cancel: &CancellationToken,
         report: &Report,
     ) -> Result<()> {
-        let (small, large): (Vec<_>, Vec<_>) = items.into_iter().partition(|item| item.size_bytes <= SMALL_BYTES);
-        let mut again = Vec::new();
-        if !small.is_empty() {
-            let mut sessions = self.others(self.sessions_for(small.len(), how)).await;
-            let work = Work::new(small);
-            let running = sessions.iter_mut().map(|session| session.store_small(&work, how, meter, cancel, report));
-            let results = futures::future::join_all(running).await;
-            leave(sessions);
-            let mut errors = Vec::new();
-            for result in results {
-                again.extend(result.left);
-                errors.extend(result.error);
-            }
-            again.extend(work.rest());
-            let hopeless = errors.into_iter().next().filter(|error| meter.read().files == 0 && error.loses_hope());
-            if let Some(error) = hopeless {
-                let text = error.chain();
-                for item in again.drain(..) {
-                    meter.failed();
-                    report(Outcome { remote: item.remote, local: item.local, result: Err(lost(&text)) });
-                }
-            }
-        }
-        for item in large.into_iter().chain(again) {
-            meter.begins(item.remote.as_str());
-            let push = Push { local: item.local.clone(), remote: item.remote.clone() };
+        let (small, large) = items.into_iter().partition(|item| item.size_bytes <= SMALL_BYTES);
+        self.move_all(small, large, how, how, meter, cancel, report).await
+    }
+
+    /// Small files over sessions of their own, then the large ones and what the sessions left over; `again` is how those
+    /// are moved.
+    #[expect(clippy::too_many_arguments, reason = "the two ways in hand theirs on")]
+    async fn move_all<T: Item>(
+        &mut self,
+        small: Vec<T>,
+        large: Vec<T>,
+        how: &How,
+        again: &How,
+        meter: &Meter,
+        cancel: &CancellationToken,
+        report: &Report,
+    ) -> Result<()> {
+        let job = Job { work: Work::new(small), how, meter, cancel, report };
+        let left = self.move_small(&job).await;
+        for (how, item) in large.into_iter().map(|item| (how, item)).chain(left.into_iter().map(|item| (again, item))) {
             let result = if cancel.is_cancelled() {
                 Err(ClientError::Cancelled)
             } else {
-                self.put(&push, how, meter, cancel).await
+                item.alone(self, how, meter, cancel).await
             };
-            self.told(item.remote, item.local, result, meter, report)?;
+            let fatal = result.as_ref().err().filter(|error| error.loses_connection()).map(ClientError::chain);
+            let (remote, local) = item.into_names();
+            if result.is_ok() {
+                meter.done()
+            } else {
+                meter.failed()
+            }
+            report(Outcome { remote, local, result });
+            if let Some(text) = fatal {
+                return Err(lost(&text));
+            }
         }
         Ok(())
     }
 
-    /// Reports a file, and goes on unless the control connection is lost.
-    fn told(
-        &self,
-        remote: FtpPath,
-        local: PathBuf,
-        result: Result<Moved>,
-        meter: &Meter,
-        report: &Report,
-    ) -> Result<()> {
-        let fatal = result.as_ref().err().filter(|error| error.loses_connection()).map(ClientError::chain);
-        if result.is_ok() {
-            meter.done()
-        } else {
-            meter.failed()
+    /// Gives back what no session could finish.
+    async fn move_small<T: Item>(&self, job: &Job<'_, T>) -> Vec<T> {
+        let count = job.work.lock().len();
+        if count == 0 {
+            return Vec::new();
         }
-        report(Outcome { remote, local, result });
-        fatal.map_or(Ok(()), |text| Err(lost(&text)))
-    }
-
-    fn sessions_for(&self, files: usize, how: &How) -> usize {
-        files.div_ceil(FILES_PER_SESSION).min(usize::from(how.sessions.max(1)))
+        let mut sessions = self.others(sessions_for(count, job.how)).await;
+        let running = sessions.iter_mut().map(|session| T::run(session, job));
+        let results = futures::future::join_all(running).await;
+        for session in sessions {
+            tokio::spawn(session.quit());
+        }
+        let (mut left, mut errors) = (Vec::new(), Vec::new());
+        for result in results {
+            left.extend(result.left);
+            errors.extend(result.error);
+        }
+        left.extend(job.work.rest());
+        // What stopped every session before its first file would stop this one, too.
+        let hopeless = errors.into_iter().next().filter(|error| job.meter.read().files == 0 && error.loses_hope());
+        if let Some(error) = hopeless {
+            let text = error.chain();
+            for item in left.drain(..) {
+                job.told(item, Err(lost(&text)));
+            }
+        }
+        left
     }
 
     /// Opens further sessions, all at once; fewer are slower, not wrong.
@@ -224,16 +316,14 @@ impl Client<Ready> {
     }
 }
 
+fn sessions_for(files: usize, how: &How) -> usize {
+    files.div_ceil(FILES_PER_SESSION).min(usize::from(how.sessions.max(1)))
+}
+
 /// What one session leaves behind: files to be tried again one by one, and why it ended early.
 struct Leftover<T> {
     left: Vec<T>,
     error: Option<ClientError>,
-}
-
-fn leave(sessions: Vec<Client<Ready>>) {
-    for session in sessions {
-        tokio::spawn(session.quit());
-    }
 }
 
 fn lost(reason: &str) -> ClientError {

@@ -14,8 +14,8 @@ use wire::{
     mode_e::HEADER_BYTES,
 };
 
-use super::{AHEAD, Leftover, Outcome, Report, SMALL_BYTES, StoreItem, Work, channel::Channel};
-use crate::{Client, ClientError, How, Meter, Moved, Ready, Result, data::Opening};
+use super::{AHEAD, Job, Leftover, SMALL_BYTES, StoreItem, Work, channel::Channel};
+use crate::{Client, ClientError, Moved, Ready, Result, data::Opening};
 
 /// A file that was read: room for a header, then its bytes.
 struct Loaded {
@@ -32,48 +32,28 @@ struct Sent {
 }
 
 impl Client<Ready> {
-    /// Sends files of `work` until none is left or the session cannot go on.
-    pub(super) async fn store_small(
-        &mut self,
-        work: &Arc<Work<StoreItem>>,
-        how: &How,
-        meter: &Meter,
-        cancel: &CancellationToken,
-        report: &Report,
-    ) -> Leftover<StoreItem> {
+    /// Sends files of the job until none is left or the session cannot go on.
+    pub(super) async fn store_small(&mut self, job: &Job<'_, StoreItem>) -> Leftover<StoreItem> {
         let mut window = VecDeque::new();
-        let mut loaded = load(work.clone(), cancel.clone());
-        let result = self.store_window(&mut loaded, &mut window, how, meter, cancel, report).await;
+        let mut loaded = load(job.work.clone(), job.cancel.clone());
+        let result = self.store_window(&mut loaded, &mut window, job).await;
         let mut left: Vec<StoreItem> = window.into_iter().map(|sent: Sent| sent.item).collect();
         // What was read ahead and not sent.
         loaded.close();
         while let Some(unsent) = loaded.recv().await {
             left.push(unsent.item);
         }
-        match result {
-            Ok(()) => Leftover { left, error: None },
-            Err(ClientError::Cancelled) => {
-                for item in left {
-                    meter.failed();
-                    report(Outcome { remote: item.remote, local: item.local, result: Err(ClientError::Cancelled) });
-                }
-                Leftover { left: Vec::new(), error: Some(ClientError::Cancelled) }
-            }
-            Err(error) => Leftover { left, error: Some(error) },
-        }
+        job.leave(result, left)
     }
 
     async fn store_window(
         &mut self,
         loaded: &mut mpsc::Receiver<Loaded>,
         window: &mut VecDeque<Sent>,
-        how: &How,
-        meter: &Meter,
-        cancel: &CancellationToken,
-        report: &Report,
+        job: &Job<'_, StoreItem>,
     ) -> Result<()> {
         self.set_mode(TransferMode::Extended).await?;
-        let with_sum = how.verify && self.features.has("SCKS");
+        let with_sum = job.how.verify && self.features.has("SCKS");
         let mut channel: Option<Channel> = None;
         let mut more = true;
         loop {
@@ -94,33 +74,23 @@ impl Client<Ready> {
                         window.push_back(Sent { item, buffer, sums, with_sum });
                         self.queue_store(window.back().expect("pushed just now"))?;
                     }
-                    Err(error) => {
-                        meter.failed();
-                        report(Outcome { remote: item.remote, local: item.local, result: Err(error) });
-                    }
+                    Err(error) => job.told(item, Err(error)),
                 }
             }
             if window.is_empty() {
                 if more { continue } else { return Ok(()) }
             }
             self.control.flush().await?;
-            if cancel.is_cancelled() {
+            if job.cancel.is_cancelled() {
                 return Err(ClientError::Cancelled);
             }
             let connected = channel.as_mut().expect("opened before the first command");
-            let stored = self.store_one(connected, window, cancel).await?;
+            let stored = self.store_one(connected, window, job.cancel).await?;
             let sent = window.pop_front().expect("the one that was stored");
-            meter.begins(sent.item.remote.as_str());
-            if stored.is_ok() {
-                meter.done()
-            } else {
-                meter.failed()
-            }
-            meter.moved(if stored.is_ok() { sent.item.size_bytes } else { 0 });
             let verified = sent.with_sum.then_some(Algorithm::Crc32c);
-            let size_bytes = sent.sums_length();
+            let size_bytes = sent.item.size_bytes;
             let moved = stored.map(|()| Moved { size_bytes, kept_bytes: 0, verified, sums: Some(sent.sums) });
-            report(Outcome { remote: sent.item.remote, local: sent.item.local, result: moved });
+            job.told(sent.item, moved);
         }
     }
 
@@ -171,12 +141,6 @@ impl Client<Ready> {
     }
 }
 
-impl Sent {
-    fn sums_length(&self) -> u64 {
-        self.item.size_bytes
-    }
-}
-
 /// Reads files ahead, in a thread of its own.
 fn load(work: Arc<Work<StoreItem>>, cancel: CancellationToken) -> mpsc::Receiver<Loaded> {
     let (sender, receiver) = mpsc::channel(AHEAD);
@@ -189,7 +153,7 @@ fn load(work: Arc<Work<StoreItem>>, cancel: CancellationToken) -> mpsc::Receiver
                 item.size_bytes = (buffer.len() - HEADER_BYTES) as u64;
             }
             if let Err(unsent) = sender.blocking_send(Loaded { item, content }) {
-                work.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push_front(unsent.0.item);
+                work.put_back(unsent.0.item);
                 return;
             }
         }

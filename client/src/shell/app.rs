@@ -79,6 +79,8 @@ pub(super) struct App {
     pub(super) options: Options,
     opened: bool,
     pub(super) folder: String,
+    /// Where the session began.
+    pub(super) home: String,
     interrupts: Interrupts,
     remembered: Option<Remembered>,
 }
@@ -101,6 +103,7 @@ impl App {
             streams: args.width,
             block_bytes: args.block,
             passive: args.passive,
+            listen: args.listen.clone(),
             verify: !args.no_verify,
             resume: false,
             preserve: args.preserve,
@@ -116,6 +119,7 @@ impl App {
             options,
             opened: false,
             folder: "/".to_owned(),
+            home: "/".to_owned(),
             interrupts: Interrupts::default(),
             remembered: None,
         };
@@ -129,7 +133,7 @@ impl App {
 
     pub(super) fn prompt(&self) -> String {
         if self.session.is_some() {
-            format!("pftp {}{}> ", self.options.target.host, self.folder)
+            format!("{}:{}> ", self.options.target.host, self.folder)
         } else {
             "pftp> ".to_owned()
         }
@@ -159,6 +163,7 @@ impl App {
         let mut session = Client::open(Arc::new(self.options.clone())).await?;
         if self.folder == "/" {
             self.folder = session.folder().await?.into_string();
+            self.home.clone_from(&self.folder);
         } else {
             let command = wire::ftp::Command::Cwd(FtpPath::new(self.folder.clone())?);
             session.demand(&command).await?;

@@ -34,6 +34,9 @@ pub struct Args {
     /// This machine cannot be connected to: movers listen instead
     #[arg(long)]
     pub passive: bool,
+    /// Addresses of this machine that movers connect to, if it has several networks: each gets a part of a large file
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "passive")]
+    pub listen: Vec<std::net::IpAddr>,
     /// Sessions at once for many small files
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub sessions: u16,

@@ -108,7 +108,7 @@ pub(super) static COMMANDS: &[Entry] = &[
     entry("close", "close", "end the session", Takes::Nothing, 0, 0).or(&["disconnect"]),
     entry("user", "user NAME [PASSWORD]", "log in as another account", Takes::Text, 1, 2)
         .details("Your certificate must be mapped to that account; a password is for servers that ask for one."),
-    entry("cd", "cd [FOLDER]", "change the folder on the server", Takes::Remote, 0, 1),
+    entry("cd", "cd [FOLDER]", "change the folder on the server, or go home", Takes::Remote, 0, 1),
     entry("lcd", "lcd [FOLDER]", "change the folder here", Takes::Local, 0, 1),
     entry("pwd", "pwd", "show the folder on the server", Takes::Nothing, 0, 0),
     entry("lpwd", "lpwd", "show the folder here", Takes::Nothing, 0, 0),
@@ -254,10 +254,26 @@ pub(super) fn explain(entry: &Entry) -> String {
     if !entry.aliases.is_empty() {
         text.push_str(&format!("\n  also: {}", entry.aliases.join(", ")));
     }
-    if !entry.details.is_empty() {
-        text.push_str(&format!("\n  {}", entry.details));
+    for line in wrapped(entry.details, 76) {
+        text.push_str("\n  ");
+        text.push_str(&line);
     }
     text
+}
+
+/// Lines of at most so many characters, broken between words.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
 }
 
 /// The commands for the manual page.
@@ -306,6 +322,14 @@ mod tests {
         for entry in COMMANDS {
             assert!(entry.usage.starts_with(entry.name) && !entry.help.is_empty(), "{}", entry.name);
             assert!(overview().contains(entry.usage) && manual().contains(entry.help));
+        }
+    }
+
+    #[test]
+    fn the_page_has_every_command() {
+        let page = include_str!("../../../docs/pftp.md").replace("\\|", "|");
+        for entry in COMMANDS {
+            assert!(page.contains(&format!("`{}`", entry.usage)), "docs/pftp.md does not have `{}`", entry.usage);
         }
     }
 }

@@ -22,7 +22,7 @@ pub(super) type Found = (FtpPath, Option<Facts>);
 impl App {
     pub(super) async fn change_folder(&mut self, given: &Given) -> Done {
         if given.command.name == "cd" {
-            let path = self.remote(given.word(0).unwrap_or("/"))?;
+            let path = self.remote(given.word(0).unwrap_or(&self.home))?;
             let session = self.session().await?;
             session.demand(&Command::Cwd(path)).await?;
             self.folder = session.folder().await?.into_string();

@@ -70,13 +70,9 @@ impl App {
             let name = names::base(path.as_str());
             let target = local_target(local, name, several)?;
             if !is_folder(&facts) {
-                let (size_bytes, modified, crc32c) = (facts.size_bytes, facts.modified, facts.crc32c);
-                tree.files.push(FetchItem { remote: path, local: target, size_bytes, crc32c, modified });
+                tree.add(path, target, &facts);
             } else if given.has('r') {
-                let inner = self.walk_remote(&path, &target).await?;
-                tree.files.extend(inner.files);
-                tree.folders.extend(inner.folders);
-                tree.left_out.extend(inner.left_out);
+                tree.extend(self.walk_remote(&path, &target).await?);
             } else {
                 tree.left_out.push(format!("{path}: a folder; use {} -r", given.command.name));
             }
@@ -85,6 +81,11 @@ impl App {
             fs::create_dir_all(folder).map_err(ClientError::local("make", folder))?;
         }
         self.left_out(&tree.left_out);
+        if tree.on_tape > 0 {
+            let files = tree.files.len();
+            self.output
+                .note(&format!("{} of {files} to come from tape first; stage says where they stand", tree.on_tape));
+        }
         let how = self.manner(given);
         let meter = Meter::new();
         let bytes = tree.files.iter().filter_map(|file| file.size_bytes).sum();
@@ -124,10 +125,7 @@ impl App {
             if facts.is_file() {
                 tree.files.push(StoreItem { local: path, remote: target, size_bytes: facts.len() });
             } else if facts.is_dir() && given.has('r') {
-                let inner = walk::local(&path, target.as_str())?;
-                tree.files.extend(inner.files);
-                tree.folders.extend(inner.folders);
-                tree.left_out.extend(inner.left_out);
+                tree.extend(walk::local(&path, target.as_str())?);
             } else if facts.is_dir() {
                 tree.left_out.push(format!("{}: a folder; use {} -r", path.display(), given.command.name));
             } else {

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use wire::ftp::FtpPath;
+use wire::ftp::{Facts, FtpPath, Locality};
 
 use super::app::{App, Trouble};
 use crate::{
@@ -25,12 +25,30 @@ pub(super) struct Tree<F, D> {
     pub(super) folders: Vec<D>,
     /// What was left out, and why.
     pub(super) left_out: Vec<String>,
+    /// How many files have to come from tape first.
+    pub(super) on_tape: u64,
 }
 
 impl<F, D> Tree<F, D> {
     /// Nothing found yet.
     pub(super) const fn new() -> Self {
-        Self { files: Vec::new(), folders: Vec::new(), left_out: Vec::new() }
+        Self { files: Vec::new(), folders: Vec::new(), left_out: Vec::new(), on_tape: 0 }
+    }
+
+    /// What a walk below found.
+    pub(super) fn extend(&mut self, inner: Self) {
+        self.files.extend(inner.files);
+        self.folders.extend(inner.folders);
+        self.left_out.extend(inner.left_out);
+        self.on_tape += inner.on_tape;
+    }
+}
+
+impl Tree<FetchItem, PathBuf> {
+    /// A file to fetch.
+    pub(super) fn add(&mut self, remote: FtpPath, local: PathBuf, facts: &Facts) {
+        self.on_tape += u64::from(facts.locality == Some(Locality::Nearline));
+        self.files.push(FetchItem::listed(remote, local, facts));
     }
 }
 
@@ -41,7 +59,7 @@ impl App {
         root: &FtpPath,
         into: &Path,
     ) -> Result<Tree<FetchItem, PathBuf>, Trouble> {
-        let mut tree = Tree { files: Vec::new(), folders: vec![into.to_owned()], left_out: Vec::new() };
+        let mut tree = Tree { folders: vec![into.to_owned()], ..Tree::new() };
         let mut open = vec![(root.clone(), into.to_owned(), 0usize)];
         let cancel = self.cancel();
         while let Some((folder, local, depth)) = open.pop() {
@@ -56,9 +74,7 @@ impl App {
                 let remote = names::below(folder.as_str(), &entry.name)?;
                 let local = local.join(&entry.name);
                 if !is_folder(&entry.facts) {
-                    let (size_bytes, modified, crc32c) =
-                        (entry.facts.size_bytes, entry.facts.modified, entry.facts.crc32c);
-                    tree.files.push(FetchItem { remote, local, size_bytes, crc32c, modified });
+                    tree.add(remote, local, &entry.facts);
                 } else if depth + 1 >= names::MAX_DEPTH {
                     tree.left_out.push(format!("{remote}: more than {} folders deep", names::MAX_DEPTH));
                 } else {
@@ -73,7 +89,7 @@ impl App {
 
 /// Everything below a local folder, and where it goes on the server.
 pub(super) fn local(root: &Path, into: &str) -> Result<Tree<StoreItem, FtpPath>, Trouble> {
-    let mut tree = Tree { files: Vec::new(), folders: vec![FtpPath::new(into)?], left_out: Vec::new() };
+    let mut tree = Tree { folders: vec![FtpPath::new(into)?], ..Tree::new() };
     let mut open = vec![(root.to_owned(), into.to_owned())];
     while let Some((folder, remote)) = open.pop() {
         let read = fs::read_dir(&folder).map_err(ClientError::local("read", &folder))?;

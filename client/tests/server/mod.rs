@@ -36,6 +36,8 @@ pub(crate) struct Faults {
     pub(crate) twice: bool,
     /// Nothing is said or sent after 150.
     pub(crate) silent: bool,
+    /// Milliseconds until a download begins: the file comes from tape.
+    pub(crate) recall_ms: u64,
     /// Milliseconds between the blocks of a download.
     pub(crate) pause_ms: u64,
     /// Names added to every listing.
@@ -44,6 +46,8 @@ pub(crate) struct Faults {
     pub(crate) plain: bool,
     /// Listings carry no checksums.
     pub(crate) no_sums_listed: bool,
+    /// The addresses of all stripes can be told after RETR.
+    pub(crate) stripes: bool,
     /// STOR of these is refused.
     pub(crate) refuse: BTreeSet<String>,
 }
@@ -102,9 +106,10 @@ impl Server {
 
 enum Endpoint {
     None,
-    Active(SocketAddr),
+    Active(Vec<SocketAddr>),
     Passive(Vec<TcpListener>),
     Delayed,
+    DelayedStripes,
 }
 
 struct Session {
@@ -117,6 +122,7 @@ struct Session {
     delayed: bool,
     endpoint: Endpoint,
     cached: Vec<TcpStream>,
+    listeners: Vec<TcpListener>,
     rest: Option<RestartPoint>,
     expected: Option<String>,
     from: Option<FtpPath>,
@@ -139,6 +145,7 @@ impl Session {
             delayed: false,
             endpoint: Endpoint::None,
             cached: Vec::new(),
+            listeners: Vec::new(),
             rest: None,
             expected: None,
             from: None,
@@ -203,9 +210,15 @@ impl Session {
                 self.delayed = on;
                 self.ok();
             }
+            Command::Opts(CommandOption::AllowDelayedStripes(_)) => self.ok(),
             Command::Port(address) => {
                 self.cached.clear();
-                self.endpoint = Endpoint::Active(address.into());
+                self.endpoint = Endpoint::Active(vec![address.into()]);
+                self.ok();
+            }
+            Command::Spor(addresses) => {
+                self.cached.clear();
+                self.endpoint = Endpoint::Active(addresses);
                 self.ok();
             }
             Command::Epsv(_) if self.delayed => {
@@ -219,6 +232,11 @@ impl Session {
             Command::Pasv => {
                 let address = self.bind(1)[0];
                 self.say(Reply::passive(&address));
+            }
+            Command::Spas { .. } if self.store.lock().unwrap().faults.stripes => {
+                self.cached.clear();
+                self.endpoint = Endpoint::DelayedStripes;
+                self.say(Reply::passive_is_delayed());
             }
             Command::Spas { extended } if !plain => {
                 let addresses: Vec<SocketAddr> = self.bind(2).into_iter().map(SocketAddr::from).collect();
@@ -310,8 +328,9 @@ impl Session {
     fn features(&mut self, plain: bool) {
         let mut features = Features::new().with("SIZE").with("REST STREAM").with("PARALLEL").with("MLST Type*;Size*;");
         if !plain {
-            for line in
-                ["MLSC", "ERET", "SPAS", "CKSUM ADLER32,CRC32C", "SCKS", "PASV AllowDelayed;", Features::PENSTOCK]
+            let stripes = self.store.lock().unwrap().faults.stripes;
+            let spas = if stripes { "SPAS AllowDelayed;" } else { "SPAS" };
+            for line in ["MLSC", "ERET", spas, "CKSUM ADLER32,CRC32C", "SCKS", "PASV AllowDelayed;", Features::PENSTOCK]
             {
                 features = features.with(line);
             }
@@ -382,6 +401,24 @@ impl Session {
         self.say(Reply::new(226, "done"));
     }
 
+    /// Tells the addresses of a file's stripes if the client does not know them, and takes a connection at each.
+    fn accept_stripes(&mut self, count: usize) -> std::io::Result<Vec<TcpStream>> {
+        if self.cached.is_empty() {
+            let addresses: Vec<SocketAddr> = self.bind(count).into_iter().map(SocketAddr::from).collect();
+            self.say(Reply::delayed_striped_passive(&addresses, false));
+            let Endpoint::Passive(listeners) = std::mem::replace(&mut self.endpoint, Endpoint::DelayedStripes) else {
+                unreachable!()
+            };
+            for listener in &listeners {
+                self.cached.push(listener.accept()?.0);
+            }
+            // Further connections are made and never looked at, as by a mover that is done before they come.
+            self.listeners = listeners;
+            self.store.lock().unwrap().data_connections += count;
+        }
+        Ok(std::mem::take(&mut self.cached))
+    }
+
     /// Data connections for sending `count` streams, cached or new.
     fn connect(&mut self, count: usize) -> std::io::Result<Vec<TcpStream>> {
         if let (Endpoint::Passive(_) | Endpoint::Delayed, TransferMode::Stream) = (&self.endpoint, self.mode) {
@@ -394,10 +431,11 @@ impl Session {
             return Ok(vec![listeners[0].accept()?.0]);
         }
         if self.cached.len() < count
-            && let Endpoint::Active(address) = self.endpoint
+            && let Endpoint::Active(addresses) = &self.endpoint
         {
-            self.cached = (0..count).map(|_| TcpStream::connect(address)).collect::<Result<_, _>>()?;
-            self.store.lock().unwrap().data_connections += count;
+            let each = addresses.iter().flat_map(|address| (0..count).map(|_| TcpStream::connect(*address)));
+            self.cached = each.collect::<Result<_, _>>()?;
+            self.store.lock().unwrap().data_connections += self.cached.len();
         }
         Ok(std::mem::take(&mut self.cached))
     }
@@ -410,11 +448,18 @@ impl Session {
             self.say(Reply::new(150, "opening"));
             return thread::sleep(Duration::from_secs(600));
         }
+        if faults.recall_ms > 0 && !matches!(self.endpoint, Endpoint::Delayed | Endpoint::DelayedStripes) {
+            self.say(Reply::new(150, "the file comes from tape"));
+        }
+        thread::sleep(Duration::from_millis(faults.recall_ms));
         if faults.wrong_byte {
             content[0] ^= 1;
         }
         let count = usize::from(if self.mode == TransferMode::Extended { self.streams } else { 1 });
-        let connections = match self.connect(count) {
+        let stripes = matches!(self.endpoint, Endpoint::DelayedStripes);
+        let connected =
+            if stripes { self.accept_stripes(1 + usize::from(content.len() > 10_000)) } else { self.connect(count) };
+        let connections = match connected {
             Ok(connections) => connections,
             Err(error) => return self.say(Reply::new(425, error.to_string())),
         };
@@ -479,11 +524,16 @@ impl Session {
                 return Err(std::io::Error::other("cut"));
             }
         }
-        let count = connections.len();
+        let addresses = match &self.endpoint {
+            Endpoint::DelayedStripes => connections.len(),
+            Endpoint::Active(addresses) => addresses.len(),
+            _ => 1,
+        };
+        let count = connections.len() / addresses;
         for (index, mut connection) in connections.iter().enumerate() {
-            // The one that says how many comes last.
-            let end =
-                if index + 1 == count { Header::end_of_file(count as u64, false) } else { Header::end_of_data(false) };
+            // Every address has an end of its own. The one that says how many comes last.
+            let last = (index + 1) % count == 0;
+            let end = if last { Header::end_of_file(count as u64, false) } else { Header::end_of_data(false) };
             connection.write_all(&end.encode())?;
         }
         self.cached = connections;

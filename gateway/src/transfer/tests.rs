@@ -49,6 +49,14 @@ async fn retrieve(world: &World, path: &str, part: Part) -> Retrieve {
     Retrieve { file, principal: world.alice.clone(), part }
 }
 
+/// A world with one mover.
+async fn one_mover() -> (World, FakeMover) {
+    let ca = authority();
+    let mover = FakeMover::start(&ca, "m1").await;
+    let world = World::over(&ca, &[&mover], |_| {}).await;
+    (world, mover)
+}
+
 fn new_file(job: &Job) -> &NewFile {
     match &job.sink {
         Sink::File(file) => file,
@@ -82,9 +90,7 @@ fn kept(request: Request) -> Option<Vec<VolumeFile>> {
 
 #[tokio::test]
 async fn an_upload_is_published_when_it_is_synced_and_confirmed_to_its_mover() {
-    let ca = authority();
-    let mut mover = FakeMover::start(&ca, "m1").await;
-    let world = World::over(&ca, &[&mover], |_| {}).await;
+    let (world, mut mover) = one_mover().await;
     let mut port = world.transfers.port(passive(Framing::Stream)).await.expect("a port");
     let what = Store { size_bytes: Some(5), ..store(&world, "/a", StoreMode::Whole).await };
     let mut running = world.transfers.store(&mut port, what);
@@ -121,9 +127,7 @@ async fn an_upload_is_published_when_it_is_synced_and_confirmed_to_its_mover() {
 
 #[tokio::test]
 async fn a_cut_upload_is_kept_and_goes_on_where_it_was_cut() {
-    let ca = authority();
-    let mut mover = FakeMover::start(&ca, "m1").await;
-    let world = World::over(&ca, &[&mover], |_| {}).await;
+    let (world, mut mover) = one_mover().await;
     let mut port = world.transfers.port(passive(Framing::Stream)).await.expect("a port");
     let running = world.transfers.store(&mut port, store(&world, "/a", StoreMode::Whole).await);
     mover.opens().await;
@@ -155,9 +159,7 @@ async fn a_cut_upload_is_kept_and_goes_on_where_it_was_cut() {
 
 #[tokio::test]
 async fn a_client_that_believes_less_is_there_than_is_sends_it_again() {
-    let ca = authority();
-    let mut mover = FakeMover::start(&ca, "m1").await;
-    let world = World::over(&ca, &[&mover], |_| {}).await;
+    let (world, mut mover) = one_mover().await;
     let mut port = world.transfers.port(passive(Framing::ModeE)).await.expect("a port");
     let running = world.transfers.store(&mut port, store(&world, "/a", StoreMode::Whole).await);
     mover.opens().await;
@@ -228,9 +230,7 @@ async fn early_port(world: &World, one: &mut FakeMover, two: &mut FakeMover) -> 
 
 #[tokio::test]
 async fn what_was_announced_and_did_not_come_leaves_the_old_file_whole() {
-    let ca = authority();
-    let mut mover = FakeMover::start(&ca, "m1").await;
-    let world = World::over(&ca, &[&mover], |_| {}).await;
+    let (world, mut mover) = one_mover().await;
     let old = put(&world, &mut mover, "/a", b"old").await.stored.expect("stored");
     for wrong in [
         Store { size_bytes: Some(9), ..store(&world, "/a", StoreMode::Append).await },
@@ -252,9 +252,7 @@ async fn what_was_announced_and_did_not_come_leaves_the_old_file_whole() {
 
 #[tokio::test]
 async fn an_append_makes_a_new_file_of_the_old_bytes_and_the_new() {
-    let ca = authority();
-    let mut mover = FakeMover::start(&ca, "m1").await;
-    let world = World::over(&ca, &[&mover], |_| {}).await;
+    let (world, mut mover) = one_mover().await;
     put(&world, &mut mover, "/a", b"hel").await;
     let mut port = world.transfers.port(passive(Framing::Stream)).await.expect("a port");
     let running = world.transfers.store(&mut port, store(&world, "/a", StoreMode::Append).await);
@@ -268,9 +266,7 @@ async fn an_append_makes_a_new_file_of_the_old_bytes_and_the_new() {
 
 #[tokio::test]
 async fn a_file_is_sent_straight_from_the_mover_that_has_it() {
-    let ca = authority();
-    let mut mover = FakeMover::start(&ca, "m1").await;
-    let world = World::over(&ca, &[&mover], |_| {}).await;
+    let (world, mut mover) = one_mover().await;
     put(&world, &mut mover, "/a", b"hello").await;
     let to = "192.0.2.1:5000".parse().expect("an address");
     let spec = PortSpec { side: Side::Active { to: vec![to] }, ..passive(Framing::Stream) };
@@ -288,9 +284,7 @@ async fn a_file_is_sent_straight_from_the_mover_that_has_it() {
 
 #[tokio::test]
 async fn a_mover_that_comes_back_in_time_ends_its_upload_as_if_nothing_had_been() {
-    let ca = authority();
-    let mut mover = FakeMover::start(&ca, "m1").await;
-    let world = World::over(&ca, &[&mover], |_| {}).await;
+    let (world, mut mover) = one_mover().await;
     let mut port = world.transfers.port(passive(Framing::Stream)).await.expect("a port");
     let running = world.transfers.store(&mut port, store(&world, "/a", StoreMode::Whole).await);
     mover.opens().await;
@@ -308,9 +302,7 @@ async fn a_mover_that_comes_back_in_time_ends_its_upload_as_if_nothing_had_been(
 
 #[tokio::test]
 async fn a_mover_that_comes_back_without_the_upload_has_lost_it() {
-    let ca = authority();
-    let mut mover = FakeMover::start(&ca, "m1").await;
-    let world = World::over(&ca, &[&mover], |_| {}).await;
+    let (world, mut mover) = one_mover().await;
     let mut port = world.transfers.port(passive(Framing::Stream)).await.expect("a port");
     let running = world.transfers.store(&mut port, store(&world, "/a", StoreMode::Whole).await);
     mover.opens().await;
@@ -326,9 +318,7 @@ async fn a_mover_that_comes_back_without_the_upload_has_lost_it() {
 
 #[tokio::test]
 async fn a_cancelled_upload_stops_its_mover_and_closes_its_connections() {
-    let ca = authority();
-    let mut mover = FakeMover::start(&ca, "m1").await;
-    let world = World::over(&ca, &[&mover], |_| {}).await;
+    let (world, mut mover) = one_mover().await;
     let mut port = world.transfers.port(passive(Framing::Stream)).await.expect("a port");
     let running = world.transfers.store(&mut port, store(&world, "/a", StoreMode::Whole).await);
     let (channel, _) = mover.opens().await;
@@ -344,9 +334,7 @@ async fn a_cancelled_upload_stops_its_mover_and_closes_its_connections() {
 
 #[tokio::test]
 async fn unconfirmed_files_are_confirmed_if_the_catalogue_has_them_and_removed_if_not() {
-    let ca = authority();
-    let mut mover = FakeMover::start(&ca, "m1").await;
-    let world = World::over(&ca, &[&mover], |_| {}).await;
+    let (world, mut mover) = one_mover().await;
     let stored = put(&world, &mut mover, "/a", b"hello").await.stored.expect("stored");
     let located = world.catalog.locate_one(stored.bitfile).await.expect("located");
     let extent = &located.copy(0).expect("on disk").segments[0].extent;
@@ -361,9 +349,7 @@ async fn unconfirmed_files_are_confirmed_if_the_catalogue_has_them_and_removed_i
 
 #[tokio::test]
 async fn nothing_new_begins_while_the_gateway_goes_down() {
-    let ca = authority();
-    let mover = FakeMover::start(&ca, "m1").await;
-    let world = World::over(&ca, &[&mover], |_| {}).await;
+    let (world, mover) = one_mover().await;
     world.shutdown.stop();
     let failure = world.transfers.port(passive(Framing::Stream)).await.expect_err("refused");
     assert_eq!(failure.ftp_code(), 421);

@@ -26,6 +26,12 @@ pub enum Command {
 pub enum SiteCommand {
     /// How the site is, in one page.
     Status,
+    /// Wait until the site is there and ready.
+    Wait {
+        /// Give up after so long.
+        #[arg(long, value_name = "TIME", default_value = "30s")]
+        limit: TimeSpan,
+    },
     /// Movers: whether they are there, what they have, what they moved.
     Movers,
     /// Tape drives: state with its reason, what is mounted, what it does.

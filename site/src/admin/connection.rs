@@ -30,6 +30,9 @@ pub enum AdminError {
     /// The command line does not say enough.
     #[error("{0}")]
     Usage(String),
+    /// The site is not there, or not ready.
+    #[error("{0}")]
+    NotThere(String),
     /// The certificate to show cannot be used.
     #[error("read the certificate to show")]
     Credential(#[from] CredentialError),
@@ -82,12 +85,18 @@ fn describe(problem: &Problem) -> String {
 }
 
 impl AdminError {
+    /// Whether it may be otherwise when the site has started.
+    #[must_use]
+    pub const fn may_pass(&self) -> bool {
+        matches!(self, Self::NotThere(_) | Self::Connect { .. } | Self::Broken(_))
+    }
+
     /// The exit status: 2 for a wrong command line, 3 if the site cannot be reached, 1 otherwise.
     #[must_use]
     pub const fn exit_status(&self) -> u8 {
         match self {
             Self::Usage(_) | Self::Credential(_) | Self::Trust(_) => 2,
-            Self::Connect { .. } | Self::Untrusted { .. } | Self::Broken(_) => 3,
+            Self::NotThere(_) | Self::Connect { .. } | Self::Untrusted { .. } | Self::Broken(_) => 3,
             Self::Refused(_) | Self::Unreadable(_) | Self::Partly { .. } | Self::Output(_) => 1,
         }
     }
@@ -265,7 +274,7 @@ fn resolve(target: &Target) -> Result<Resolved, AdminError> {
     };
     let address = match (&target.gateway, &folder) {
         (Some(address), _) => with_port(address),
-        (None, Some(folder)) => folder.doors().map_err(AdminError::Usage)?.admin.to_string(),
+        (None, Some(folder)) => folder.doors().map_err(AdminError::NotThere)?.admin.to_string(),
         (None, None) => return Err(missing("the site", "gateway HOST:PORT")),
     };
     let certificate = target

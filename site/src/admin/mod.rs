@@ -16,6 +16,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 pub use command::Command;
+use command::SiteCommand;
 pub use connection::{AdminError, Connection};
 
 /// Arguments of `penstock admin`.
@@ -61,8 +62,11 @@ pub struct Target {
 ///
 /// [`AdminError`] if the site cannot be reached or refuses; the message says what to do next.
 pub async fn run(admin: Admin) -> Result<(), AdminError> {
-    let mut connection = Connection::open(&admin.target).await?;
     let output = Output { json: admin.json };
+    if let Command::Site(SiteCommand::Wait { limit }) = admin.command {
+        return site::wait(&admin.target, limit.duration(), output).await;
+    }
+    let mut connection = Connection::open(&admin.target).await?;
     match admin.command {
         Command::Site(command) => site::run(command, &mut connection, output).await,
         Command::Queue(command) => queue::run(command, &mut connection, output).await,
@@ -77,6 +81,11 @@ struct Output {
 }
 
 impl Output {
+    /// A line for people, behind an answer; programs have it in the answer's own words.
+    fn add(self, text: &str) -> Result<(), AdminError> {
+        if self.json { Ok(()) } else { show::write(text) }
+    }
+
     /// Prints `answer` as JSON, or as `table` shows it.
     fn print<T: serde::Serialize>(self, answer: &T, table: impl FnOnce(&T) -> String) -> Result<(), AdminError> {
         let text = if self.json {

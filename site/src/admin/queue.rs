@@ -46,7 +46,7 @@ pub(super) async fn run(command: QueueCommand, connection: &mut Connection, outp
             };
             let answers: Vec<Answer> = connection.send(Method::POST, "/v1/stage", &stage).await?;
             answered(output, &answers)?;
-            if wait { wait_for_requests(connection, &answers).await } else { Ok(()) }
+            if wait { wait_for_requests(connection, &answers, output).await } else { Ok(()) }
         }
         QueueCommand::Release(files) => act(connection, output, "/v1/release", &paths(files)).await,
         QueueCommand::Pin { files, lifetime } => {
@@ -57,7 +57,7 @@ pub(super) async fn run(command: QueueCommand, connection: &mut Connection, outp
             let files = paths(files);
             let answers: Vec<Answer> = connection.send(Method::POST, "/v1/migrate", &files).await?;
             answered(output, &answers)?;
-            if wait { wait_for_tape(connection, &answers).await } else { Ok(()) }
+            if wait { wait_for_tape(connection, &answers, output).await } else { Ok(()) }
         }
         QueueCommand::Purge(files) => act(connection, output, "/v1/purge", &paths(files)).await,
         QueueCommand::Cancel { requests, work } => {
@@ -153,7 +153,7 @@ const fn partly(failed: usize, all: usize) -> Result<(), AdminError> {
     if failed == 0 { Ok(()) } else { Err(AdminError::Partly { failed, all }) }
 }
 
-async fn wait_for_requests(connection: &mut Connection, answers: &[Answer]) -> Result<(), AdminError> {
+async fn wait_for_requests(connection: &mut Connection, answers: &[Answer], output: Output) -> Result<(), AdminError> {
     let mut open: BTreeSet<RequestId> = answers
         .iter()
         .filter_map(|answer| match answer.result {
@@ -179,16 +179,18 @@ async fn wait_for_requests(connection: &mut Connection, answers: &[Answer]) -> R
             }
         }
     }
+    output.add(&format!("{} of {all} on disk", all - failed))?;
     partly(failed, all)
 }
 
 /// Waits until nothing is queued any more for the files that were asked for.
-async fn wait_for_tape(connection: &mut Connection, answers: &[Answer]) -> Result<(), AdminError> {
+async fn wait_for_tape(connection: &mut Connection, answers: &[Answer], output: Output) -> Result<(), AdminError> {
     let mut open: BTreeSet<&str> = answers
         .iter()
         .filter(|answer| !matches!(answer.result, PathResult::Refused { .. }))
         .map(|answer| answer.path.as_str())
         .collect();
+    let all = open.len();
     while !open.is_empty() {
         tokio::time::sleep(POLL_EVERY).await;
         for path in open.clone() {
@@ -198,7 +200,7 @@ async fn wait_for_tape(connection: &mut Connection, answers: &[Answer]) -> Resul
             }
         }
     }
-    Ok(())
+    output.add(&format!("{all} on tape"))
 }
 
 async fn scrub(command: ScrubCommand, connection: &mut Connection, output: Output) -> Result<(), AdminError> {

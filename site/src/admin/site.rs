@@ -1,5 +1,7 @@
 //! The site and its parts: status, movers, drives, volumes, classes of service, transfers, what happens.
 
+use std::time::{Duration, Instant};
+
 use hyper::Method;
 use wire::admin::{
     Done,
@@ -8,14 +10,18 @@ use wire::admin::{
 };
 
 use super::{
-    AdminError, Connection, Output,
+    AdminError, Connection, Output, Target,
     command::SiteCommand,
     show::{bytes, list, now_us, or_dash, percent, span, table, word, write},
 };
 
+/// How often a site that is being started is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
 pub(super) async fn run(command: SiteCommand, connection: &mut Connection, output: Output) -> Result<(), AdminError> {
     match command {
         SiteCommand::Status => output.print(&connection.get::<Status>("/v1/status").await?, show_status),
+        SiteCommand::Wait { .. } => unreachable!("it is not tied to one connection: `wait` below"),
         SiteCommand::Movers => output.print(&connection.get("/v1/movers").await?, show_movers),
         SiteCommand::Drives => output.print(&connection.get("/v1/drives").await?, show_drives),
         SiteCommand::Volumes => output.print(&connection.get("/v1/volumes").await?, show_volumes),
@@ -40,6 +46,29 @@ pub(super) async fn run(command: SiteCommand, connection: &mut Connection, outpu
             change(connection, output, &format!("{}/undrain", part(mover, volume)), String::new()).await
         }
         SiteCommand::Watch => watch(connection, output).await,
+    }
+}
+
+/// Waits for a site that is being started: for its folder, its door, and what it needs to take work.
+pub(super) async fn wait(target: &Target, limit: Duration, output: Output) -> Result<(), AdminError> {
+    let deadline = Instant::now() + limit;
+    loop {
+        let status = match Connection::open(target).await {
+            Ok(mut connection) => connection.get::<Status>("/v1/status").await,
+            Err(error) => Err(error),
+        };
+        match status {
+            Ok(status) => match &status.ready {
+                Readiness::Ready => return output.print(&status, |_| "ready".to_owned()),
+                Readiness::NotReady { reason } if Instant::now() >= deadline => {
+                    return Err(AdminError::NotThere(format!("the site is not ready: {reason}")));
+                }
+                Readiness::NotReady { .. } => {}
+            },
+            Err(error) if Instant::now() >= deadline || !error.may_pass() => return Err(error),
+            Err(_) => {}
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
     }
 }
 

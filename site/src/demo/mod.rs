@@ -90,13 +90,14 @@ impl Drop for TemporaryFolder {
 fn by_hand(screen: &Screen) {
     screen.title("The same by hand");
     for line in [
-        "penstock serve --data ~/penstock &",
         "export PENSTOCK_DATA=~/penstock",
-        "pftp --ca ~/penstock/certificates/ca.pem --cert ~/penstock/users/$USER.pem localhost \\",
-        "     -c 'setpwidth 4; pput big.dat; ls'",
-        "penstock admin migrate --wait /home/$USER/big.dat",
-        "penstock admin purge /home/$USER/big.dat",
-        "penstock admin stage --wait /home/$USER/big.dat",
+        "penstock serve & penstock admin wait",
+        "export X509_USER_CERT=$PENSTOCK_DATA/users/$(id -un).pem X509_CERT_DIR=$PENSTOCK_DATA/certificates/trusted",
+        "head -c 100M /dev/urandom > big.dat; pftp localhost -c 'pput big.dat; dir'",
+        "penstock admin migrate --wait /home/$(id -un)/big.dat",
+        "penstock admin purge /home/$(id -un)/big.dat",
+        "penstock admin stage --wait /home/$(id -un)/big.dat",
+        "pftp localhost -c 'pget big.dat back.dat' && cmp big.dat back.dat",
         "penstock admin drives",
     ] {
         screen.command(line);

@@ -3,5 +3,6 @@
 //! A missing program is a failed test, not a skipped one: what is not run is not known to work.
 
 mod curl;
+mod elsewhere;
 mod lftp;
 mod programs;

@@ -39,10 +39,14 @@ impl Said {
 impl Programs {
     /// Starts a site with two movers. `PENSTOCK_TEST_LOG=debug` shows what it does.
     pub(crate) async fn start() -> Result<Self> {
+        Self::of(Site::start().await).await
+    }
+
+    /// The programs of a site that is there.
+    pub(crate) async fn of(site: Site) -> Result<Self> {
         if let Ok(filter) = std::env::var("PENSTOCK_TEST_LOG") {
             logging::init(&logging::LogSettings { filter, ..logging::LogSettings::default() })?;
         }
-        let site = Site::start().await;
         let alice = site.user("alice").await;
         Ok(Self { site, alice })
     }

@@ -48,6 +48,11 @@ impl Features {
             .any(|verb| self.parameters(verb).is_some_and(|rest| rest.to_ascii_lowercase().contains("allowdelayed")))
     }
 
+    /// Whether the addresses of all stripes may be delayed, too (`SPAS AllowDelayed;`, ours).
+    pub fn delayed_stripes(&self) -> bool {
+        self.parameters("SPAS").is_some_and(|rest| rest.to_ascii_lowercase().contains("allowdelayed"))
+    }
+
     /// The lines.
     pub fn lines(&self) -> &[String] {
         &self.lines

@@ -17,6 +17,8 @@ pub enum CommandOption {
     Retrieve(RetrieveOptions),
     /// `OPTS PASV AllowDelayed=1;`
     AllowDelayedPassive(bool),
+    /// `OPTS SPAS AllowDelayed=1;`: the same for SPAS in MODE E. Ours: GFD.47 delays one address only.
+    AllowDelayedStripes(bool),
     /// `OPTS MLST fact;fact;`
     MlstFacts(FactSet),
     /// `OPTS UTF8 ON`
@@ -71,7 +73,8 @@ impl CommandOption {
         match target.to_ascii_uppercase().as_str() {
             "" => Err(ParseError::syntax("OPTS", "a command and its options")),
             "RETR" => RetrieveOptions::parse(options).map(Self::Retrieve),
-            "PASV" | "EPSV" => allow_delayed(options),
+            "PASV" | "EPSV" => allow_delayed(options).map(Self::AllowDelayedPassive),
+            "SPAS" => allow_delayed(options).map(Self::AllowDelayedStripes),
             "MLST" | "MLSD" => Ok(Self::MlstFacts(FactSet::parse(options))),
             "UTF8" | "UTF-8" => match options.to_ascii_uppercase().as_str() {
                 "" | "ON" | "NLST" => Ok(Self::Utf8(true)),
@@ -91,6 +94,7 @@ impl CommandOption {
         match self {
             Self::Retrieve(options) => format!("RETR {}", options.line()),
             Self::AllowDelayedPassive(on) => format!("PASV AllowDelayed={};", u8::from(*on)),
+            Self::AllowDelayedStripes(on) => format!("SPAS AllowDelayed={};", u8::from(*on)),
             Self::MlstFacts(facts) => format!("MLST {facts}").trim_end().to_owned(),
             Self::Utf8(on) => format!("UTF8 {}", if *on { "ON" } else { "OFF" }),
             Self::Hash(None) => "HASH".to_owned(),
@@ -99,14 +103,14 @@ impl CommandOption {
     }
 }
 
-fn allow_delayed(options: &str) -> Result<CommandOption, ParseError> {
+fn allow_delayed(options: &str) -> Result<bool, ParseError> {
     let (name, value) = options.trim_end_matches(';').split_once('=').unwrap_or((options, ""));
     if !name.eq_ignore_ascii_case("AllowDelayed") {
         return Err(ParseError::parameter("OPTS PASV", name));
     }
     match value {
-        "1" => Ok(CommandOption::AllowDelayedPassive(true)),
-        "0" => Ok(CommandOption::AllowDelayedPassive(false)),
+        "1" => Ok(true),
+        "0" => Ok(false),
         _ => Err(ParseError::syntax("OPTS PASV", "AllowDelayed=0; or AllowDelayed=1;")),
     }
 }

@@ -48,6 +48,7 @@ fn every_line_seen_from_real_clients_is_read_and_written_back() {
         "DCAU S /C=CH/CN=x y",
         "DCSC D",
         "OPTS PASV AllowDelayed=1;",
+        "OPTS SPAS AllowDelayed=1;",
         "EPSV",
         "EPSV ALL",
         "EPSV 2",

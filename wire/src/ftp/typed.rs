@@ -60,11 +60,20 @@ impl Reply {
 
     /// The answer to SPAS: one address a line, in the form of RFC 2428 if the client asked `SPAS 2`.
     pub fn striped_passive(addresses: &[SocketAddr], extended: bool) -> Self {
+        Self::striped(229, addresses, extended)
+    }
+
+    /// The same as a preliminary reply, 129: the addresses of a delayed SPAS, after RETR or STOR (ours).
+    pub fn delayed_striped_passive(addresses: &[SocketAddr], extended: bool) -> Self {
+        Self::striped(129, addresses, extended)
+    }
+
+    fn striped(code: u16, addresses: &[SocketAddr], extended: bool) -> Self {
         let write = if extended { address::format_delimited } else { address::format_either };
         let mut lines = vec!["Entering Striped Passive Mode.".to_owned()];
         lines.extend(addresses.iter().map(|address| format!(" {}", write(address))));
         lines.push("End".to_owned());
-        Self::with_lines(229, lines)
+        Self::with_lines(code, lines)
     }
 
     /// Reads the address of a 227, 127, 229 or 129 reply; `control` is the host of the control connection, for the
@@ -95,7 +104,7 @@ impl Reply {
         address.filter(|address| address.port() != 0).ok_or_else(|| self.unexpected("the address of a data port"))
     }
 
-    /// Reads the addresses of the answer to SPAS.
+    /// Reads the addresses of the answer to SPAS, delayed or not.
     ///
     /// # Errors
     ///
@@ -103,7 +112,7 @@ impl Reply {
     pub fn striped_addresses(&self) -> Result<Vec<SocketAddr>, UnexpectedReply> {
         let unexpected = || self.unexpected("the addresses of data ports");
         let count = self.middle().len();
-        if self.code() != 229 || count == 0 || count > MAX_ADDRESSES {
+        if !matches!(self.code(), 229 | 129) || count == 0 || count > MAX_ADDRESSES {
             return Err(unexpected());
         }
         let addresses = self.middle().iter().map(|line| address::parse_either(line).map_err(|_| unexpected()));

@@ -40,8 +40,8 @@ impl Terms {
             Opener::Passive { striped, ipv6 } => {
                 Side::Passive { delayed: false, striped: *striped, ipv6: *ipv6, renew: false }
             }
-            Opener::Delayed { ipv6, renew } => {
-                Side::Passive { delayed: true, striped: false, ipv6: *ipv6, renew: *renew }
+            Opener::Delayed { striped, ipv6, renew } => {
+                Side::Passive { delayed: true, striped: *striped, ipv6: *ipv6, renew: *renew }
             }
         };
         let security = if request.private {
@@ -167,7 +167,7 @@ mod tests {
             rate_limit: None,
         };
         let mut request = PortRequest {
-            opener: Opener::Delayed { ipv6: false, renew: true },
+            opener: Opener::Delayed { striped: false, ipv6: false, renew: true },
             mode: TransferMode::Extended,
             streams: 4,
             private: true,

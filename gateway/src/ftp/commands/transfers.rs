@@ -328,7 +328,7 @@ fn passive_reply(
             Ok(Reply::extended_passive(canonical.port()))
         }
         (AddressForm::Extended, _) => {
-            let text = "The data is on another host, which EPSV cannot name: send PASV, or OPTS PASV AllowDelayed=1;";
+            let text = "The data is on another host, and EPSV can name a port of this one only: send PASV.";
             Err(Reply::new(522, text))
         }
     }
@@ -342,7 +342,7 @@ fn delayed_reply(addresses: &[std::net::SocketAddr], form: AddressForm) -> Optio
         (AddressForm::Comma, std::net::SocketAddr::V4(v4)) => Some(Reply::delayed_passive(&v4)),
         (AddressForm::Comma, _) => None,
         (AddressForm::Extended, _) => Some(Reply::delayed_extended_passive(&canonical)),
-        (AddressForm::Striped { extended }, _) => Some(Reply::striped_passive(addresses, extended)),
+        (AddressForm::Striped { extended }, _) => Some(Reply::delayed_striped_passive(addresses, extended)),
     }
 }
 
@@ -400,6 +400,9 @@ mod tests {
             delayed_reply(&elsewhere, AddressForm::Extended).unwrap().first(),
             "Entering Extended Passive Mode (|1|192.0.2.9|4000|)"
         );
+        let stripes = delayed_reply(&elsewhere, AddressForm::Striped { extended: false }).unwrap();
+        assert!(stripes.is_preliminary());
+        assert_eq!(stripes.striped_addresses().unwrap(), elsewhere);
     }
 
     #[test]

@@ -37,7 +37,7 @@ pub(super) fn features() -> Reply {
         .with("REST STREAM")
         .with("EPRT")
         .with("EPSV")
-        .with("SPAS")
+        .with("SPAS AllowDelayed;")
         .with("SPOR")
         .with("PARALLEL")
         .with("ERET")

@@ -354,6 +354,10 @@ impl Session {
                 self.settings.delayed_passive = on;
                 self.say(200, "OPTS PASV taken.", actions);
             }
+            CommandOption::AllowDelayedStripes(on) => {
+                self.settings.delayed_stripes = on;
+                self.say(200, "OPTS SPAS taken.", actions);
+            }
             CommandOption::MlstFacts(facts) => {
                 self.settings.facts = facts;
                 // RFC 3659 section 7.9: the reply repeats what was taken.

@@ -53,6 +53,7 @@ pub(super) struct Settings {
     pub(super) streams: u16,
     pub(super) buffer_bytes: Option<u32>,
     pub(super) delayed_passive: bool,
+    pub(super) delayed_stripes: bool,
     /// `EPSV ALL` was said: no other set-up of data connections may come.
     pub(super) extended_only: bool,
     pub(super) facts: FactSet,
@@ -81,6 +82,7 @@ impl Settings {
             streams: 1,
             buffer_bytes: None,
             delayed_passive: false,
+            delayed_stripes: false,
             extended_only: false,
             facts: FactSet::default(),
             hash: Algorithm::Adler32,
@@ -147,7 +149,10 @@ impl Settings {
                 return Err(Reply::new(425, "No data connection: send PASV, EPSV, PORT or EPRT first."));
             }
             Endpoint::Listening { opener } => (opener.clone(), None),
-            Endpoint::Delayed { form, ipv6, renew } => (Opener::Delayed { ipv6: *ipv6, renew: *renew }, Some(*form)),
+            Endpoint::Delayed { form, ipv6, renew } => {
+                let striped = matches!(form, AddressForm::Striped { .. });
+                (Opener::Delayed { striped, ipv6: *ipv6, renew: *renew }, Some(*form))
+            }
             Endpoint::Active(addresses) => (Opener::Active(addresses.clone()), None),
         };
         let port = self.port(opener);

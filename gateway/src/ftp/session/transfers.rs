@@ -71,8 +71,16 @@ impl Session {
     /// `PASV`, `EPSV`, `SPAS`
     pub(super) fn passive(&mut self, verb: &'static str, form: AddressForm, ipv6: bool, actions: &mut Vec<Action>) {
         actions.push(Action::DropPort);
-        if self.settings.delayed_passive && !matches!(form, AddressForm::Striped { .. }) {
-            self.settings.set_endpoint(Endpoint::Delayed { form, ipv6, renew: false });
+        // A receiver of several addresses knows that later transfers may come from other movers.
+        let renew = matches!(form, AddressForm::Striped { .. });
+        let delayed = match form {
+            AddressForm::Striped { .. } => {
+                self.settings.delayed_stripes && self.settings.mode == TransferMode::Extended
+            }
+            AddressForm::Comma | AddressForm::Extended => self.settings.delayed_passive,
+        };
+        if delayed {
+            self.settings.set_endpoint(Endpoint::Delayed { form, ipv6, renew });
             return self.lane.answer(Reply::passive_is_delayed(), actions);
         }
         // Nothing is known to listen until the driver says so.

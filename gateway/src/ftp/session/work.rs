@@ -203,9 +203,11 @@ pub enum Opener {
     },
     /// The client connects, to an address told when the file is known.
     Delayed {
+        /// One address for each mover that takes part, not one in all.
+        striped: bool,
         /// An IPv6 address is wanted.
         ipv6: bool,
-        /// The client can be told another address for every transfer (GFD.47), not only for the first.
+        /// The client can be told another address for every transfer (GFD.47, SPAS), not only for the first.
         renew: bool,
     },
     /// We connect to these.
@@ -219,7 +221,7 @@ pub enum AddressForm {
     Comma,
     /// 229, or 129 when delayed.
     Extended,
-    /// 229 with a line for each stripe.
+    /// 229 with a line for each stripe, or 129 when delayed.
     Striped {
         /// In the form of RFC 2428.
         extended: bool,

@@ -47,6 +47,7 @@ fn any_line() -> impl Strategy<Value = String> {
         "DELE a",
         "MKD a",
         "OPTS PASV AllowDelayed=1;",
+        "OPTS SPAS AllowDelayed=1;",
         "OPTS RETR Parallelism=4,4,4;",
         "GET path=a;mode=e;pasv;",
         "SITE STAGE a",

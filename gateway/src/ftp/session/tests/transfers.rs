@@ -34,6 +34,29 @@ fn a_delayed_address_is_told_when_the_file_is_known() {
 }
 
 #[test]
+fn the_addresses_of_all_stripes_are_told_when_the_file_is_known_if_the_client_says_it_reads_them() {
+    let mut script = Script::ready();
+    script.say("OPTS PASV AllowDelayed=1;");
+    assert_eq!(script.say("OPTS SPAS AllowDelayed=1;"), [200]);
+    assert_eq!(script.say("SPAS"), SILENT, "in stream mode there is one connection: the addresses come at once");
+    script.done(Outcome::Listening(Reply::striped_passive(&["192.0.2.9:4000".parse().unwrap()], false)));
+    script.say("MODE E");
+    for (verb, extended) in [("SPAS", false), ("SPAS 2", true)] {
+        assert_eq!(script.say(verb), [200]);
+        script.say("RETR f");
+        let carriage = &script.retrieve().carriage;
+        assert_eq!(carriage.announce, Some(AddressForm::Striped { extended }));
+        assert_eq!(carriage.port.opener, Opener::Delayed { striped: true, ipv6: false, renew: true });
+        let ticket = script.running[0].0;
+        let reply = Reply::delayed_striped_passive(&["192.0.2.9:4000".parse().unwrap()], extended);
+        assert_eq!(script.event(Event::Announce { ticket, reply }), [129]);
+        script.done(transferred(true));
+    }
+    script.say("OPTS SPAS AllowDelayed=0;");
+    assert_eq!(script.say("SPAS"), SILENT);
+}
+
+#[test]
 fn mode_e_keeps_its_connections_for_the_next_transfer() {
     let mut script = Script::ready();
     script.say("MODE E");
