@@ -69,6 +69,7 @@ impl Client<Ready> {
     ///
     /// Any [`ClientError`]; what came is kept unless it cannot be trusted.
     pub async fn get(&mut self, fetch: &Fetch, how: &How, meter: &Meter, cancel: &CancellationToken) -> Result<Moved> {
+        let (how, begun) = (&self.with_streams(how), Instant::now());
         let facts = self.facts(&fetch.remote).await?;
         if matches!(facts.kind, EntryKind::Directory | EntryKind::Current | EntryKind::Parent) {
             let reply = Reply::new(550, "is a directory: use get -r");
@@ -91,7 +92,9 @@ impl Client<Ready> {
         meter.moved(kept_bytes);
         let receiving = Arc::new(Receiving::new(file.clone(), meter.clone()));
         if kept_bytes < size_bytes {
-            let moved = if how.passive {
+            let moved = if how.handshake {
+                self.get_by_handshake(fetch, how, &receiving, cancel).await
+            } else if how.passive {
                 self.pull(fetch, how, &receiving, cancel).await
             } else {
                 self.push(fetch, how, &receiving, cancel).await
@@ -109,6 +112,7 @@ impl Client<Ready> {
                 }
             }
         }
+        self.note_rate(size_bytes - kept_bytes, how.streams, begun.elapsed());
         let sums = file.finish(sum.as_ref())?;
         if how.preserve
             && let Some(modified) = facts.modified
@@ -238,6 +242,7 @@ impl Client<Ready> {
         while running > 0 && ends.recv().await.is_some() {
             running -= 1;
         }
+        receiving.meter.connections(opening.stops.figures());
         if last.is_none() {
             self.abort(&command).await?;
         }
