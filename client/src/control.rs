@@ -29,8 +29,8 @@ pub enum Spoken<'a> {
 /// Who listens to what is said.
 pub type Trace = Arc<dyn Fn(Spoken<'_>) + Send + Sync>;
 
-trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
-impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
+trait Stream: AsyncRead + AsyncWrite + Unpin + Send + Sync {}
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + Sync> Stream for S {}
 
 /// How long each kind of wait may last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

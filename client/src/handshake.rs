@@ -9,11 +9,7 @@
 //!
 //! The order of messages is that of public clients of HPSS's mover protocol (SRB, iRODS); its framing is not public.
 
-use std::{
-    io,
-    net::SocketAddr,
-    sync::Arc,
-};
+use std::{io, net::SocketAddr, sync::Arc};
 
 use tokio::{
     io::{AsyncReadExt as _, BufReader},
@@ -121,7 +117,8 @@ impl Blocks {
     /// Receives what was asked for, at offsets counted from `offset`, up to the end mark.
     async fn receive(&mut self, offset: u64, length: u64, receiving: &Arc<Receiving>) -> Result<()> {
         let asked = ByteRange::new(offset, length);
-        let bad = |peer: &SocketAddr, reason: &str| ClientError::BadData { peer: peer.to_string(), reason: reason.into() };
+        let bad =
+            |peer: &SocketAddr, reason: &str| ClientError::BadData { peer: peer.to_string(), reason: reason.into() };
         let mut got = 0;
         loop {
             let accepted = if self.open.is_none() { Some(self.listener.accept().await) } else { None };
@@ -148,7 +145,8 @@ impl Blocks {
                     let mut at = offset + range.offset();
                     let end = offset + range.end();
                     while at < end {
-                        let want = usize::try_from(end - at).map_or(self.buffer.len(), |left| left.min(self.buffer.len()));
+                        let want =
+                            usize::try_from(end - at).map_or(self.buffer.len(), |left| left.min(self.buffer.len()));
                         let (stream, _) = self.open.as_mut().expect("opened above");
                         if let Err(error) = stream.read_exact(&mut self.buffer[..want]).await {
                             return Err(self.broke(error));

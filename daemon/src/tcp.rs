@@ -177,9 +177,7 @@ pub fn congestion_controls() -> Vec<String> {
     // Those not listed as allowed need CAP_NET_ADMIN.
     ["available", "allowed"]
         .iter()
-        .filter_map(|kind| {
-            std::fs::read_to_string(format!("/proc/sys/net/ipv4/tcp_{kind}_congestion_control")).ok()
-        })
+        .filter_map(|kind| std::fs::read_to_string(format!("/proc/sys/net/ipv4/tcp_{kind}_congestion_control")).ok())
         .find(|text| !text.trim().is_empty())
         .map(|text| text.split_whitespace().map(str::to_owned).collect())
         .unwrap_or_default()

@@ -193,7 +193,8 @@ impl Topology {
     ///
     /// If there is no such host.
     pub fn set_nic(&mut self, host: &str, nic_bps: u64) {
-        let host = self.hosts.iter_mut().find(|one| one.name == host).unwrap_or_else(|| panic!("no host is called {host}"));
+        let host =
+            self.hosts.iter_mut().find(|one| one.name == host).unwrap_or_else(|| panic!("no host is called {host}"));
         host.device.nic_bps = Some(nic_bps);
     }
 

@@ -307,7 +307,8 @@ fn a_full_queue_holds_what_it_should_and_drops_the_rest() {
 fn a_service_ends_with_the_thread_that_started_it() {
     let lab = lab(Link::new(Duration::from_millis(1), 1_000_000_000), Medium::Switched, 1);
     let mut command = lab.host("mover1").service("sleep").expect("a command");
-    let mut child = std::thread::spawn(move || command.arg("600").spawn().expect("sleep runs")).join().expect("started");
+    let mut child =
+        std::thread::spawn(move || command.arg("600").spawn().expect("sleep runs")).join().expect("started");
     let status = child.wait().expect("it ends");
     assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(libc::SIGKILL), "{status}");
 }

@@ -28,9 +28,10 @@ impl App {
             return;
         }
         for figures in connections.iter().take(SHOWN_EACH) {
-            self.output.result(&line(figures, elapsed), || {
-                json!({"event": "connection", "tcp": figures, "limited_by": figures.limited_by(elapsed)})
-            });
+            self.output.result(
+                &line(figures, elapsed),
+                || json!({"event": "connection", "tcp": figures, "limited_by": figures.limited_by(elapsed)}),
+            );
         }
         if connections.len() > SHOWN_EACH {
             let again: u64 = connections.iter().map(|figures| u64::from(figures.retransmits)).sum();

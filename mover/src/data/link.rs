@@ -63,7 +63,16 @@ struct Raw<'a>(&'a TcpStream);
 impl Link {
     /// A connection in clear.
     pub(crate) fn clear(socket: TcpStream, peer: SocketAddr) -> Self {
-        Self { socket, peer, tls: None, header: [0; HEADER_BYTES], header_filled: 0, unfinished: false, moved: 0, since: Instant::now() }
+        Self {
+            socket,
+            peer,
+            tls: None,
+            header: [0; HEADER_BYTES],
+            header_filled: 0,
+            unfinished: false,
+            moved: 0,
+            since: Instant::now(),
+        }
     }
 
     /// A connection whose TLS handshake is over.
