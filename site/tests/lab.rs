@@ -347,9 +347,9 @@ fn a_killed_lab_leaves_no_process_no_namespace_and_no_file() {
 #[test]
 fn a_lab_that_cannot_start_leaves_nothing_and_says_why() {
     let labs = Labs::new();
-    // A file where the site's folder should be made.
-    let output = labs.run(&["up", "broken", "--rtt", "2h"]);
-    assert!(text(&output).contains("no time"), "{}", text(&output));
+    let output = labs.command(&["up", "broken"]).env("PATH", "/nowhere").output().expect("penstock runs");
+    assert!(!output.status.success());
+    assert!(text(&output).contains("install the Debian package iproute2"), "{}", text(&output));
     assert_eq!(labs.files(), Vec::<PathBuf>::new());
 }
 

@@ -11,8 +11,8 @@
 //! lock on the lab's file.
 
 use std::{
-    fs::File,
-    io::{BufRead as _, BufReader, Read as _, Write as _},
+    fs::OpenOptions,
+    io::{BufRead as _, BufReader, Read as _, Seek as _, Write as _},
     os::unix::process::{CommandExt as _, ExitStatusExt as _},
     path::Path,
     process::{Command, Stdio},
@@ -41,11 +41,12 @@ pub fn up(registry: &Registry, name: &str, shape: &Shape) -> anyhow::Result<()> 
     registry.create()?;
     let program = std::env::current_exe().context("find this program")?;
     let path = registry.log(name);
-    let log = File::create(&path).with_context(|| format!("write {}", path.display()))?;
+    let log = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path);
+    let mut log = log.with_context(|| format!("write {}", path.display()))?;
     let mut command = Command::new(program);
     command.args(["lab", "keep", name]).args(shape.arguments());
     // A process group of its own, so that Ctrl-C in this terminal is not for it.
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).process_group(0);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log.try_clone()?).process_group(0);
     let mut keeper = command.spawn().context("start the process that keeps the lab")?;
     let mut line = String::new();
     if let Some(output) = keeper.stdout.take() {
@@ -54,7 +55,8 @@ pub fn up(registry: &Registry, name: &str, shape: &Shape) -> anyhow::Result<()> 
     if line.trim_end() != READY {
         let _ = keeper.wait();
         let mut said = String::new();
-        let _ = File::open(&path).and_then(|mut log| log.read_to_string(&mut said));
+        // The keeper removes its files when it ends, this one too: it is still open here.
+        let _ = log.rewind().and_then(|()| log.read_to_string(&mut said));
         let _ = std::fs::remove_file(&path);
         bail!("{}", said.trim().trim_start_matches("penstock: "));
     }
