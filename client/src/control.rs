@@ -29,8 +29,8 @@ pub enum Spoken<'a> {
 /// Who listens to what is said.
 pub type Trace = Arc<dyn Fn(Spoken<'_>) + Send + Sync>;
 
-trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
-impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
+trait Stream: AsyncRead + AsyncWrite + Unpin + Send + Sync {}
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + Sync> Stream for S {}
 
 /// How long each kind of wait may last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,6 +65,8 @@ pub(crate) struct Control {
     server: String,
     pub(crate) limits: Limits,
     trace: Option<Trace>,
+    /// The socket under everything, to ask the kernel about it.
+    socket: Option<socket2::Socket>,
     /// Our end and theirs.
     pub(crate) local: SocketAddr,
     pub(crate) peer: SocketAddr,
@@ -89,6 +91,7 @@ impl Control {
         let failed = |source| ClientError::Connect { server: server.clone(), source };
         stream.set_nodelay(true).map_err(failed)?;
         let _ = socket2::SockRef::from(&stream).set_keepalive(true);
+        let socket = socket2::SockRef::from(&stream).try_clone().ok();
         let (local, peer) = (stream.local_addr(), stream.peer_addr());
         let (local, peer) = local.and_then(|local| Ok((local, peer?))).map_err(failed)?;
         Ok(Self {
@@ -99,6 +102,7 @@ impl Control {
             server,
             limits,
             trace,
+            socket,
             local,
             peer,
         })
@@ -127,6 +131,11 @@ impl Control {
         };
         let chain = stream.get_ref().1.peer_certificates().unwrap_or_default().to_vec();
         Ok((Self { stream: Box::new(stream), ..self }, chain))
+    }
+
+    /// What the kernel knows of the connection.
+    pub(crate) fn figures(&self) -> Option<daemon::tcp::TcpFigures> {
+        self.socket.as_ref().and_then(|socket| daemon::tcp::figures(socket).ok())
     }
 
     /// The server, as it was named.

@@ -16,12 +16,14 @@ use std::{
     time::Duration,
 };
 
+use daemon::tcp::TcpFigures;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
+use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::TcpListener;
 use wire::ftp::{Command, CommandOption, EpsvArgument, Reply};
 
-use crate::{Client, ClientError, Ready, Result};
+use crate::{Client, ClientError, Ready, Result, network};
 
 /// A data connection on a blocking socket.
 pub(crate) enum DataStream {
@@ -99,6 +101,7 @@ pub(crate) struct Stops(Arc<StopState>);
 struct StopState {
     stopped: AtomicBool,
     sockets: Mutex<Vec<TcpStream>>,
+    figures: Mutex<Vec<TcpFigures>>,
 }
 
 impl Stops {
@@ -119,8 +122,19 @@ impl Stops {
     pub(crate) fn stop(&self) {
         self.0.stopped.store(true, Ordering::SeqCst);
         for socket in self.0.sockets.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            if let Ok(figures) = daemon::tcp::figures(&socket) {
+                self.0.figures.lock().unwrap_or_else(PoisonError::into_inner).push(figures);
+            }
             let _ = socket.shutdown(Shutdown::Both);
         }
+    }
+
+    /// What the connections were like, those that have been stopped and those that have not.
+    pub(crate) fn figures(&self) -> Vec<TcpFigures> {
+        let mut all = self.0.figures.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let sockets = self.0.sockets.lock().unwrap_or_else(PoisonError::into_inner);
+        all.extend(sockets.iter().filter_map(|socket| daemon::tcp::figures(socket).ok()));
+        all
     }
 
     pub(crate) fn is_stopped(&self) -> bool {
@@ -135,6 +149,7 @@ pub(crate) struct Opening {
     begin_limit: Duration,
     pub(crate) stall_limit: Duration,
     tls: Option<Arc<ClientConfig>>,
+    buffer_bytes: Option<u32>,
     pub(crate) stops: Stops,
 }
 
@@ -146,6 +161,7 @@ impl Opening {
             begin_limit: limits.begin,
             stall_limit: limits.stall,
             tls: client.data_tls.clone().filter(|_| client.options.private_data),
+            buffer_bytes: client.state.network.buffer_bytes,
             stops: Stops::new(),
         }
     }
@@ -153,8 +169,13 @@ impl Opening {
     /// Connects to a mover. Blocks.
     pub(crate) fn connect(&self, address: SocketAddr) -> Result<DataStream> {
         let failed = |source| ClientError::Data { doing: "connect to", peer: address.to_string(), source };
-        let socket = TcpStream::connect_timeout(&address, self.connect_limit).map_err(failed)?;
-        self.protect(socket, address)
+        let connect = || {
+            let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+            network::set_buffers(&socket, self.buffer_bytes)?;
+            socket.connect_timeout(&address.into(), self.connect_limit)?;
+            Ok(TcpStream::from(socket))
+        };
+        self.protect(connect().map_err(failed)?, address)
     }
 
     /// Makes a data connection of a socket, which may come from tokio. Blocks for the TLS handshake, in which we are the
@@ -220,9 +241,9 @@ impl Client<Ready> {
         let known = [self.control.local.ip()];
         let mut listeners = Vec::new();
         let mut addresses = Vec::new();
-        for ip in if at.is_empty() { &known } else { at } {
+        for &ip in if at.is_empty() { &known[..] } else { at } {
             let failed = |source| ClientError::Data { doing: "listen on", peer: ip.to_string(), source };
-            let listener = TcpListener::bind((*ip, 0)).await.map_err(failed)?;
+            let listener = network::listen(ip, self.state.network.buffer_bytes).map_err(failed)?;
             addresses.push(listener.local_addr().map_err(failed)?);
             listeners.push(listener);
         }

@@ -51,6 +51,7 @@ impl Client<Ready> {
     ///
     /// Any [`ClientError`]; what came is kept unless it cannot be trusted.
     pub async fn get(&mut self, fetch: &Fetch, how: &How, meter: &Meter, cancel: &CancellationToken) -> Result<Moved> {
+        let (how, begun) = (&self.with_streams(how), Instant::now());
         let facts = self.facts(&fetch.remote).await?;
         if matches!(facts.kind, EntryKind::Directory | EntryKind::Current | EntryKind::Parent) {
             let reply = Reply::new(550, "is a directory: use get -r");
@@ -78,7 +79,9 @@ impl Client<Ready> {
         meter.moved(kept_bytes);
         let receiving = Arc::new(Receiving::new(file.clone(), meter.clone()));
         if kept_bytes < size_bytes {
-            let moved = if how.passive && !self.features.delayed_stripes() {
+            let moved = if how.handshake {
+                self.get_by_handshake(fetch, how, &receiving, cancel).await
+            } else if how.passive && (self.state.network.told_early || !self.features.delayed_stripes()) {
                 self.pull(fetch, how, &receiving, cancel).await
             } else {
                 self.collect(fetch, how, &receiving, cancel).await
@@ -96,6 +99,7 @@ impl Client<Ready> {
                 }
             }
         }
+        self.note_rate(size_bytes - kept_bytes, how.streams, begun.elapsed());
         let sums = file.finish(sum.as_ref())?;
         if how.preserve
             && let Some(modified) = facts.modified

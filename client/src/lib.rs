@@ -17,19 +17,21 @@
 //! The server is not trusted: names it lists cannot leave the folder asked for, sizes and offsets are bounded before they
 //! are used, every wait has a limit, and what was received is compared with the catalogue's sum before it gets its name.
 //!
-//! Data flows *windowed* here: header, block, header, block. The per-block handshake of HPSS's `PDATA_AND_MOVER`, kept
-//! only to be measured against, would be another receiver and sender beside these.
+//! Data flows *windowed* here: header, block, header, block. The per-block handshake of HPSS's `PDATA_AND_MOVER` is kept
+//! only to be measured against, in `handshake.rs`. How many streams and which buffers: [`network`].
 
 mod collect;
 mod control;
 mod data;
 mod error;
 pub mod get;
+mod handshake;
 pub mod identity;
 pub mod listing;
 pub mod many;
 mod meter;
 pub mod names;
+pub mod network;
 pub mod partial;
 mod pull;
 pub mod put;
@@ -54,7 +56,8 @@ pub use target::{DEFAULT_PORT, Target};
 /// How files are moved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct How {
-    /// Data connections for each mover, or sessions when movers listen.
+    /// Data connections for each mover, or sessions when movers listen; [`network::AUTO`] lets round-trip time and rate
+    /// decide.
     pub streams: u16,
     /// Largest block sent, in bytes.
     pub block_bytes: usize,
@@ -71,6 +74,8 @@ pub struct How {
     pub preserve: bool,
     /// Sessions at once for many small files.
     pub sessions: u16,
+    /// Downloads ask for each block and wait for it, as HPSS's `PDATA_AND_MOVER` did. Slow; to be measured against.
+    pub handshake: bool,
 }
 
 impl Default for How {
@@ -84,6 +89,7 @@ impl Default for How {
             resume: false,
             preserve: false,
             sessions: 8,
+            handshake: false,
         }
     }
 }

@@ -7,6 +7,11 @@ use std::sync::{
     atomic::{AtomicU64, Ordering::Relaxed},
 };
 
+use daemon::tcp::TcpFigures;
+
+/// Connections whose figures are kept until somebody takes them.
+const MAX_CONNECTIONS_KEPT: usize = 4096;
+
 /// Counters of one command, cheap to clone; clones share them.
 #[derive(Debug, Clone, Default)]
 pub struct Meter(Arc<Counters>);
@@ -19,6 +24,7 @@ struct Counters {
     failed: AtomicU64,
     total_files: AtomicU64,
     current: Mutex<String>,
+    connections: Mutex<Vec<TcpFigures>>,
 }
 
 /// What the counters say at a moment.
@@ -74,6 +80,19 @@ impl Meter {
     pub fn begins(&self, name: &str) {
         let mut current = self.0.current.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         name.clone_into(&mut current);
+    }
+
+    /// What the data connections of a file were like.
+    pub(crate) fn connections(&self, figures: Vec<TcpFigures>) {
+        let mut kept = self.0.connections.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let room = MAX_CONNECTIONS_KEPT.saturating_sub(kept.len());
+        kept.extend(figures.into_iter().take(room));
+    }
+
+    /// What the data connections were like that have ended since the last call; of large files, since small ones share
+    /// connections.
+    pub fn take_connections(&self) -> Vec<TcpFigures> {
+        std::mem::take(&mut *self.0.connections.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
     }
 
     /// What the counters say now.

@@ -160,7 +160,7 @@ impl Client<Ready> {
 
     /// Asks for a passive address for a file: delayed if the server can, so that the right mover answers.
     pub(crate) async fn passive_for_transfer(&mut self) -> Result<Option<SocketAddr>> {
-        if !self.features.delayed_passive() {
+        if self.state.network.told_early || !self.features.delayed_passive() {
             return self.passive_now().await.map(Some);
         }
         self.set_delayed(true).await?;

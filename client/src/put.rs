@@ -50,6 +50,7 @@ impl Client<Ready> {
     ///
     /// Any [`ClientError`]; a server with Penstock's extension keeps what came of a cut upload.
     pub async fn put(&mut self, push: &Push, how: &How, meter: &Meter, cancel: &CancellationToken) -> Result<Moved> {
+        let (how, begun) = (&self.with_streams(how), std::time::Instant::now());
         let file = File::open(&push.local).map_err(ClientError::local("open", &push.local))?;
         let before = file.metadata().map_err(ClientError::local("open", &push.local))?;
         if !before.is_file() {
@@ -73,6 +74,7 @@ impl Client<Ready> {
         // What was sent before is read once more, beside the transfer, for the sums of the whole.
         let reading = (verify && kept_bytes > 0).then(|| read_kept(&sending, &have));
         self.send(push, how, &sending, whole, &have, cancel).await?;
+        self.note_rate(size_bytes - kept_bytes, how.streams, begun.elapsed());
         if let Some(reading) = reading {
             reading.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))?;
         }
@@ -186,6 +188,7 @@ impl Client<Ready> {
                 }
             }
         }
+        meter.connections(opening.stops.figures());
         let refused = last.as_ref().is_none_or(|reply| !reply.is_success());
         if refused {
             opening.stops.stop();

@@ -20,7 +20,7 @@ use wire::{
     },
 };
 
-use crate::{ClientError, Identity, Limits, Result, Target, Trace, control::Control, names};
+use crate::{ClientError, Identity, Limits, Result, Target, Trace, control::Control, names, network::Network};
 
 /// The account name that leaves the choice to the certificate (as GridFTP clients send it).
 const BY_CERTIFICATE: &str = ":globus-mapping:";
@@ -85,6 +85,8 @@ pub struct Ready {
     pub(crate) stripes: bool,
     /// The parallelism that was set last.
     pub(crate) streams: u16,
+    /// What is known of the network, and what was asked of it.
+    pub(crate) network: Network,
 }
 
 /// A session.
@@ -161,6 +163,7 @@ impl Client<Unauthenticated> {
             delayed: false,
             stripes: false,
             streams: 0,
+            network: Network::default(),
         };
         let Self { control, options, features, data_tls, .. } = self;
         let mut client = Client { control, options, features, data_tls, state };

@@ -9,6 +9,7 @@
 //! | [`tls`] | how does that identity get onto a connection? |
 //! | [`role`] | which part of this site is at the other end? |
 //! | [`pki`] | where do a site's certificates come from? |
+//! | [`tcp`] | what was that connection like, and what held it back? |
 //!
 //! Owns no device, no socket and no catalogue. Talks to the file system (configuration,
 //! certificates) and to the process's signals and standard error. Never decides what a caller may
@@ -24,6 +25,7 @@ pub mod logging;
 pub mod pki;
 pub mod role;
 pub mod secret;
+pub mod tcp;
 pub mod telemetry;
 pub mod tls;
 pub mod trust;

@@ -90,6 +90,8 @@ pub struct DataConfig {
     pub ports: [u16; 2],
     /// TCP congestion control of data connections; empty leaves the system's.
     pub congestion: String,
+    /// The most bytes a second of one data connection; 0 leaves it to congestion control.
+    pub pace: ByteSize,
     /// Bytes of a block when sending in extended block mode.
     pub block: ByteSize,
     /// The longest time a channel may wait for its peer, whatever the gateway asks for.
@@ -255,6 +257,7 @@ impl Default for DataConfig {
             advertise: Vec::new(),
             ports: [0, 0],
             congestion: String::new(),
+            pace: ByteSize::new(0),
             block: ByteSize::mib(1),
             open_limit: TimeSpan::seconds(120),
             stall_limit: TimeSpan::seconds(600),
@@ -318,6 +321,9 @@ advertise = []
 ports = [0, 0]
 # TCP congestion control of data connections, "cubic" for instance; "" leaves the system's choice.
 congestion = ""
+# The most bytes a second of one data connection, paced by the kernel so that short queues on the way do not overflow;
+# "0 B" leaves it to congestion control.
+pace = "0 B"
 # Bytes of a block when sending in extended block mode. 256 KiB to 4 MiB make sense.
 block = "1 MiB"
 # The longest time to wait for a peer, and the longest time a transfer may stand still, whatever a gateway asks for.

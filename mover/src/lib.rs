@@ -86,6 +86,9 @@ pub enum StartError {
         /// What is wrong, and what to do.
         reason: String,
     },
+    /// The kernel lacks what the configuration names.
+    #[error("{0}")]
+    Kernel(String),
 }
 
 /// A mover that runs. Dropping it does not stop it: its [`Shutdown`] does.
@@ -110,6 +113,8 @@ impl Mover {
         libraries: &Libraries,
         shutdown: &Shutdown,
     ) -> Result<Self, StartError> {
+        let ports = Ports::new(&config.data);
+        ports.check().map_err(StartError::Kernel)?;
         let address = config.control.listen;
         let failed = |source| StartError::Listen { address, source };
         let listener = TcpListener::bind(address).await.map_err(failed)?;
@@ -132,7 +137,7 @@ impl Mover {
             shutdown: shutdown.clone(),
         };
         let opener = Opener {
-            ports: Ports::new(&config.data),
+            ports,
             tls: tls.clone(),
             open_limit: config.data.open_limit.duration(),
             stall_limit: config.data.stall_limit.duration(),

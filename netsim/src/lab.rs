@@ -176,6 +176,23 @@ impl Host {
         self.namespace.command(program)
     }
 
+    /// As [`Host::command`], for a process that must not outlive the thread that starts it: it is killed when that thread
+    /// ends, also if that is by `kill -9`.
+    ///
+    /// # Errors
+    ///
+    /// If the namespace's file descriptor cannot be duplicated.
+    pub fn service(&self, program: impl AsRef<OsStr>) -> io::Result<Command> {
+        self.namespace.service(program)
+    }
+
+    /// Where other processes find the host's network namespace while this one lives: for `setns(2)` or
+    /// `nsenter --net=`.
+    #[must_use]
+    pub fn namespace_path(&self) -> std::path::PathBuf {
+        self.namespace.path()
+    }
+
     /// Runs `work` on a thread on this host: every socket it makes is this host's.
     ///
     /// # Errors

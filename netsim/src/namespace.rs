@@ -6,7 +6,7 @@
 use std::{
     fs::File,
     io,
-    os::fd::{AsFd, OwnedFd},
+    os::fd::{AsFd, AsRawFd, OwnedFd},
     os::unix::process::CommandExt,
     process::Command,
     thread,
@@ -53,6 +53,33 @@ impl Namespace {
         })
     }
 
+    /// The namespace behind a path such as `/proc/PID/fd/N` or `/proc/PID/ns/net`.
+    ///
+    /// # Errors
+    ///
+    /// If nothing is there.
+    pub fn open(path: &std::path::Path) -> io::Result<Self> {
+        Ok(Self(File::open(path)?.into()))
+    }
+
+    /// Where other processes find this namespace, as long as this one lives.
+    #[must_use]
+    pub fn path(&self) -> std::path::PathBuf {
+        format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd()).into()
+    }
+
+    /// A command whose process will be in this namespace, and is killed when the thread that started it ends, however it
+    /// ends.
+    ///
+    /// # Errors
+    ///
+    /// If the file descriptor cannot be duplicated.
+    pub fn service(&self, program: impl AsRef<std::ffi::OsStr>) -> io::Result<Command> {
+        let mut command = self.command(program)?;
+        die_with_parent(&mut command);
+        Ok(command)
+    }
+
     /// A command whose process will be in this namespace.
     ///
     /// # Errors
@@ -85,6 +112,49 @@ fn enter_before_exec(command: &mut Command, namespace: OwnedFd) {
                 .map_err(|error| io::Error::from_raw_os_error(error as i32))
         });
     }
+}
+
+#[allow(unsafe_code)]
+fn die_with_parent(command: &mut Command) {
+    let parent = std::process::id();
+    // SAFETY: between fork and exec the closure makes two system calls, prctl and getppid, which allocate nothing.
+    unsafe {
+        command.pre_exec(move || {
+            if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            // It may have died before the call above.
+            if u32::try_from(libc::getppid()) != Ok(parent) {
+                return Err(io::Error::from_raw_os_error(libc::ESRCH));
+            }
+            Ok(())
+        });
+    }
+}
+
+/// Makes this process root in a user namespace of its own, where it may then make network namespaces. It must not have
+/// more than one thread yet.
+///
+/// # Errors
+///
+/// `PermissionDenied` where the machine does not allow user namespaces.
+pub fn enter_user_namespace() -> io::Result<()> {
+    let (uid, gid) = (nix::unistd::Uid::current(), nix::unistd::Gid::current());
+    unshare(CloneFlags::CLONE_NEWUSER)?;
+    // Linux, user_namespaces(7): groups can be mapped only after setgroups(2) is given up.
+    std::fs::write("/proc/self/setgroups", "deny")?;
+    std::fs::write("/proc/self/uid_map", format!("0 {uid} 1"))?;
+    std::fs::write("/proc/self/gid_map", format!("0 {gid} 1"))
+}
+
+/// Moves this process into the user namespace of another one. It must not have more than one thread yet.
+///
+/// # Errors
+///
+/// The kernel's own.
+pub fn join_user_namespace(pid: u32) -> io::Result<()> {
+    let namespace = File::open(format!("/proc/{pid}/ns/user"))?;
+    setns(namespace, CloneFlags::CLONE_NEWUSER).map_err(io::Error::from)
 }
 
 fn run_apart<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {

@@ -187,6 +187,17 @@ impl Topology {
         self.hosts.push(HostSpec { name: name.to_owned(), device, site });
     }
 
+    /// Gives a host a NIC of its own rate: what it sends, and its switch port.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such host.
+    pub fn set_nic(&mut self, host: &str, nic_bps: u64) {
+        let host =
+            self.hosts.iter_mut().find(|one| one.name == host).unwrap_or_else(|| panic!("no host is called {host}"));
+        host.device.nic_bps = Some(nic_bps);
+    }
+
     /// Joins two sites.
     ///
     /// # Panics
@@ -238,8 +249,9 @@ impl Topology {
             .iter()
             .map(|host| {
                 let site = &self.sites[host.site];
+                let nic_bps = host.device.nic_bps.unwrap_or(site.nic_bps);
                 // A quarter of the LAN's round trip at either end of every path.
-                add(format!("{}.port", host.name), StageSpec { delay: site.rtt / 4, ..capacity(site.nic_bps) })
+                add(format!("{}.port", host.name), StageSpec { delay: site.rtt / 4, ..capacity(nic_bps) })
             })
             .collect();
         let uplinks: Vec<_> = self
@@ -308,6 +320,16 @@ mod tests {
         let (client, gateway, mover) = (0, 1, 2);
         assert_eq!(passes(mover, client), 1);
         assert_eq!(passes(mover, gateway) + passes(gateway, client), 2);
+    }
+
+    #[test]
+    fn a_host_has_the_nic_it_was_given() {
+        let mut topology = Topology::client_and_site(Profile::Lan.link(), Medium::Switched, 2);
+        topology.set_nic("mover2", 10_000_000);
+        assert_eq!(topology.hosts()[3].device.nic_bps, Some(10_000_000));
+        let plan = topology.plan();
+        let rate = |name: &str| plan.stages.iter().find(|(stage, _)| stage == name).expect("a stage").1.rate_bps;
+        assert_eq!((rate("mover1.port"), rate("mover2.port")), (Some(1_000_000_000), Some(10_000_000)));
     }
 
     #[test]

@@ -129,6 +129,7 @@ fn tcp_rate(lab: &Lab, from: &str, to: &str) -> f64 {
     let receiver = lab
         .host(to)
         .spawn(move || {
+            run_before_others();
             let listener = TcpListener::bind(address).expect("a free port");
             ready.send(()).expect("the test waits");
             let (mut stream, _) = listener.accept().expect("the sender connects");
@@ -149,6 +150,7 @@ fn tcp_rate(lab: &Lab, from: &str, to: &str) -> f64 {
     let sender = lab
         .host(from)
         .spawn(move || {
+            run_before_others();
             let mut stream = TcpStream::connect(address).expect("connected");
             set_cubic(&stream);
             let block = vec![7; 1 << 18];
@@ -195,9 +197,16 @@ fn every_profile_has_its_round_trip_time() {
 fn tcp_gets_the_rate_of_the_link_and_no_more() {
     let link = Link::new(Duration::from_millis(2), 100_000_000);
     let lab = lab(link, Medium::Switched, 1);
-    let rate = tcp_rate(&lab, "mover1", "client") / MEGABIT;
-    // 1448 of 1538 bytes of each frame are TCP's payload.
-    assert!((88.0..96.0).contains(&rate), "{rate:.1} of 94.1 Mb/s");
+    // 1448 of 1538 bytes of each frame are TCP's payload. Processes that wait for a busy processor leave the link idle,
+    // so a round that was disturbed is measured again; none may be too fast.
+    let mut rounds = Vec::new();
+    let close = (0..5).any(|_| {
+        let rate = tcp_rate(&lab, "mover1", "client") / MEGABIT;
+        assert!(rate < 94.15 * 1.03, "{rate:.1} of 94.1 Mb/s");
+        rounds.push(rate);
+        rate > 94.15 * 0.97
+    });
+    assert!(close, "{rounds:.1?} of 94.1 Mb/s");
 }
 
 #[test]
@@ -261,6 +270,47 @@ fn labs_side_by_side_do_not_meet() {
     for lab in &labs {
         assert_eq!(lab.counters("home-centre").lost, 0);
     }
+}
+
+#[test]
+fn a_full_queue_holds_what_it_should_and_drops_the_rest() {
+    // 10 Mb/s and 20 kB: a queue of 16 ms.
+    let link = Link { queue_bytes: 20_000, ..Link::new(Duration::from_millis(1), 10_000_000) };
+    let mut topology = Topology::client_and_site(link, Medium::Switched, 1);
+    topology.set_nic("mover1", 1_000_000_000);
+    let lab = Lab::start(&topology).expect("root, /dev/net/tun and iproute2");
+    let target = SocketAddr::from((lab.host("client").address(), 9));
+    lab.host("mover1")
+        .spawn(move || {
+            let socket = UdpSocket::bind("0.0.0.0:0").expect("a port");
+            for _ in 0..400 {
+                socket.send_to(&[0; 1000], target).expect("sent");
+            }
+        })
+        .expect("a thread")
+        .join()
+        .expect("sent");
+    let counters = loop {
+        let counters = lab.counters("centre-home");
+        if counters.frames + counters.dropped_full >= 400 {
+            break counters;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    // What came at once beyond the queue is lost; what waited was never more than the queue, but for the packet that is
+    // on the wire.
+    assert!(counters.dropped_full > 200, "{counters:?}");
+    assert!((15_000..=22_000).contains(&counters.longest_queue_bytes), "{counters:?}");
+}
+
+#[test]
+fn a_service_ends_with_the_thread_that_started_it() {
+    let lab = lab(Link::new(Duration::from_millis(1), 1_000_000_000), Medium::Switched, 1);
+    let mut command = lab.host("mover1").service("sleep").expect("a command");
+    let mut child =
+        std::thread::spawn(move || command.arg("600").spawn().expect("sleep runs")).join().expect("started");
+    let status = child.wait().expect("it ends");
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(libc::SIGKILL), "{status}");
 }
 
 #[test]

@@ -26,6 +26,8 @@ pub enum Command {
     Admin(Box<crate::admin::Admin>),
     /// Show it all: a site on loopback, real files through disk and tape and back, and what each part did.
     Demo(Demo),
+    /// Links with delay, rate and loss on this machine, and real processes at their ends.
+    Lab(Box<crate::lab::Lab>),
     /// Make a site's certificates: its CA, and those of gateways, movers, operators and users.
     Cert(crate::certificates::Cert),
     /// Print completions for a shell.

@@ -5,13 +5,14 @@
 //! - [`setup`], [`folder`]: a site's first start, and where it keeps what it has.
 //! - [`admin`]: asks a running site, and tells it what to do.
 //! - [`certificates`]: a site's certificates, for sites on several hosts.
-//! - [`demo`]: shows it all.
+//! - [`demo`]: shows it all; [`lab`]: the same and more over emulated links.
 
 pub mod admin;
 pub mod certificates;
 pub mod cli;
 pub mod demo;
 pub mod folder;
+pub mod lab;
 pub mod metrics;
 pub mod process;
 pub mod serve;

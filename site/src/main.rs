@@ -10,7 +10,11 @@ use site::cli::{Cli, Command};
 const SHUTDOWN_DEADLINE: std::time::Duration = std::time::Duration::from_secs(60);
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::parse() {
+        // It may have to enter a user namespace, which takes a process of one thread.
+        Cli { command: Command::Lab(lab) } => return site::lab::main(*lab),
+        cli => cli,
+    };
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return failed(&anyhow::Error::new(error).context("start the runtime"), 1),
@@ -49,6 +53,7 @@ async fn run(cli: Cli) -> Result<(), Failed> {
             shutdown.finish().await;
             Ok(result?)
         }
+        Command::Lab(_) => Ok(()),
         Command::Cert(cert) => {
             for line in site::certificates::run(cert)? {
                 site::say(&line);

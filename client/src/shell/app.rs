@@ -108,6 +108,7 @@ impl App {
             resume: false,
             preserve: args.preserve,
             sessions: args.sessions,
+            handshake: args.handshake,
         };
         let mut app = Self {
             output,

@@ -22,8 +22,8 @@ pub struct Args {
     /// Run these commands and exit; separated by semicolons or given several times
     #[arg(short = 'c', long = "command", value_name = "COMMANDS")]
     pub commands: Vec<String>,
-    /// Data connections for each mover
-    #[arg(short = 'w', long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=64))]
+    /// Data connections for each mover; `auto` lets round-trip time and rate decide
+    #[arg(short = 'w', long, value_name = "N", default_value = "4", value_parser = width)]
     pub width: u16,
     /// Largest block sent, such as 1M
     #[arg(short = 'b', long, value_name = "SIZE", default_value = "1M", value_parser = block_size)]
@@ -40,6 +40,9 @@ pub struct Args {
     /// Sessions at once for many small files
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub sessions: u16,
+    /// Ask for each block of a download and wait for it, as HPSS's PDATA_AND_MOVER did: slow, to be measured against
+    #[arg(long)]
+    pub handshake: bool,
     /// Protect data connections by TLS too
     #[arg(long)]
     pub private: bool,
@@ -103,6 +106,15 @@ pub(super) fn size(text: &str) -> Result<u64, String> {
     number.ok_or_else(|| format!("{text:?} is no size: write 65536, 256K, 1M or 2G"))
 }
 
+/// A number of streams, or `auto`.
+pub(super) fn width(text: &str) -> Result<u16, String> {
+    if text.eq_ignore_ascii_case("auto") {
+        return Ok(crate::network::AUTO);
+    }
+    let number = text.parse().ok().filter(|width| (1..=64).contains(width));
+    number.ok_or_else(|| format!("{text:?} is no width: between 1 and 64, or auto"))
+}
+
 /// A block size that makes sense.
 pub(super) fn block_size(text: &str) -> Result<usize, String> {
     let bytes = size(text)?;
@@ -124,6 +136,7 @@ mod tests {
         Args::command().debug_assert();
         let args = Args::try_parse_from(["pftp", "-w8", "-b", "256K", "-C", "3", "me@host:21", "-c", "pwd"]).unwrap();
         assert_eq!((args.width, args.block, args.class_of_service.as_deref()), (8, 256 << 10, Some("3")));
+        assert_eq!(Args::try_parse_from(["pftp", "-w", "auto"]).unwrap().width, crate::network::AUTO);
         for bad in [&["pftp", "-w0"][..], &["pftp", "-b", "1"], &["pftp", "--key", "k"], &["pftp", "host:x"]] {
             assert!(Args::try_parse_from(bad).is_err(), "{bad:?}");
         }

@@ -155,7 +155,7 @@ pub(super) static COMMANDS: &[Entry] = &[
     entry("reput", "reput [-r] LOCAL [REMOTE]", "go on with a cut put: only what is missing", Takes::LocalRemote, 1, 2)
         .flags("rp", "")
         .details("The server says what it holds; the checksum of the whole is compared at the end."),
-    entry("setpwidth", "setpwidth [N]", "data connections for each mover", Takes::Text, 0, 1),
+    entry("setpwidth", "setpwidth [N|auto]", "data connections for each mover", Takes::Text, 0, 1),
     entry("setpblocksize", "setpblocksize [SIZE]", "largest block sent, such as 1M", Takes::Text, 0, 1),
     entry("autop", "autop [on|off]", "whether get and put are parallel for large files", SWITCH, 0, 1)
         .details("On: like pget and pput. Off: get and put use one connection."),

@@ -12,6 +12,7 @@
 mod app;
 mod args;
 mod command;
+mod connections;
 mod files;
 mod interactive;
 mod interrupts;

@@ -7,7 +7,7 @@ use wire::ftp::Text;
 
 use super::{
     app::{App, Done, Trouble},
-    args::block_size,
+    args::{block_size, width},
     command::Given,
 };
 use crate::{Spoken, Trace, names};
@@ -26,10 +26,9 @@ impl App {
         let shown = match name {
             "setpwidth" => {
                 if let Some(word) = &word {
-                    let width = word.parse().ok().filter(|width| (1..=64).contains(width));
-                    self.width = width.ok_or_else(|| Trouble::Said("a width is between 1 and 64".to_owned()))?;
+                    self.width = width(word).map_err(Trouble::Said)?;
                 }
-                self.width.to_string()
+                self.shown_width()
             }
             "setpblocksize" => {
                 if let Some(word) = &word {
@@ -88,7 +87,7 @@ impl App {
              passive: {}\ndata connections: {}\nclass of service: {class}",
             names::printable(&self.folder),
             here.display(),
-            self.width,
+            self.shown_width(),
             self.how.block_bytes,
             on_off(self.autop),
             on_off(self.how.passive),

@@ -96,6 +96,7 @@ impl App {
         let session = self.session().await?;
         let result = session.get_many(tree.files, &how, &meter, &cancel, &report).await;
         progress.end().await;
+        self.show_connections(&meter, started.elapsed());
         self.sum_up("get", &tally, started, tree.left_out.len(), result)
     }
 
@@ -143,6 +144,7 @@ impl App {
         let session = self.session().await?;
         let result = session.put_many(tree.files, &how, &meter, &cancel, &report).await;
         progress.end().await;
+        self.show_connections(&meter, started.elapsed());
         self.sum_up("put", &tally, started, tree.left_out.len(), result)
     }
 
@@ -156,6 +158,7 @@ impl App {
         let progress = self.output.watch(&meter);
         let result = self.session().await?.append(&push, &how, &meter, &cancel).await;
         progress.end().await;
+        self.show_connections(&meter, started.elapsed());
         report(Outcome { remote: push.remote, local: push.local, result });
         self.sum_up("append", &tally, started, 0, Ok(()))
     }

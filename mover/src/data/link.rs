@@ -11,7 +11,7 @@ use std::{
     io::{self, IoSliceMut, Read, Write},
     net::SocketAddr,
     os::fd::AsFd as _,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use nix::{
@@ -40,6 +40,7 @@ pub(crate) struct Link {
     unfinished: bool,
     /// Bytes of file data since the last [`Link::take_moved`].
     moved: u64,
+    since: Instant,
 }
 
 struct Tls {
@@ -62,7 +63,16 @@ struct Raw<'a>(&'a TcpStream);
 impl Link {
     /// A connection in clear.
     pub(crate) fn clear(socket: TcpStream, peer: SocketAddr) -> Self {
-        Self { socket, peer, tls: None, header: [0; HEADER_BYTES], header_filled: 0, unfinished: false, moved: 0 }
+        Self {
+            socket,
+            peer,
+            tls: None,
+            header: [0; HEADER_BYTES],
+            header_filled: 0,
+            unfinished: false,
+            moved: 0,
+            since: Instant::now(),
+        }
     }
 
     /// A connection whose TLS handshake is over.
@@ -321,6 +331,7 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
+        super::figures::note(&self.socket, self.security(), self.since);
         if self.unfinished {
             let _ = socket2::SockRef::from(&self.socket).set_linger(Some(Duration::ZERO));
         }

@@ -5,11 +5,13 @@
 //! - [`link`]: one connection: bytes in and out without waiting.
 //! - [`turn`]: how a bounded number of threads serves any number of connections.
 //! - [`mod@receive`], [`mod@send`]: a transfer's bytes from and to a channel, in stream mode and extended block mode.
+//! - [`figures`]: what the kernel says of a connection that ends.
 //! - [`flow`], [`limit`]: how much moved, whether it stands still, how fast it may go.
 //!
 //! Knows no volume and no drive: bytes go to an [`Intake`] and come from a [`Supply`].
 
 mod channel;
+mod figures;
 mod flow;
 mod limit;
 mod link;

@@ -6,6 +6,7 @@ use std::{
     net::{IpAddr, SocketAddr},
 };
 
+use daemon::tcp;
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tracing::warn;
@@ -23,6 +24,8 @@ pub(crate) struct Ports {
     first: u16,
     last: u16,
     congestion: String,
+    /// Bytes a second of one connection.
+    pace: Option<u64>,
 }
 
 impl Ports {
@@ -34,7 +37,29 @@ impl Ports {
             first: config.ports[0],
             last: config.ports[1],
             congestion: config.congestion.clone(),
+            pace: Some(config.pace.bytes()).filter(|rate| *rate > 0),
         }
+    }
+
+    /// That the kernel has what the configuration names, before anything depends on it.
+    ///
+    /// # Errors
+    ///
+    /// A sentence that names what there is instead.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        if self.congestion.is_empty() {
+            return Ok(());
+        }
+        let tried = Socket::new(Domain::IPV4, Type::STREAM.cloexec(), Some(Protocol::TCP))
+            .and_then(|socket| socket.set_tcp_congestion(self.congestion.as_bytes()));
+        tried.map_err(|error| {
+            format!(
+                "data.congestion = {:?} cannot be used ({error}): load its kernel module, or name one of {}; \"\" leaves \
+                 the system's choice",
+                self.congestion,
+                tcp::congestion_controls().join(", ")
+            )
+        })
     }
 
     /// Listens on a free port of the range, chosen at random so that nobody can wait for it; gives the address to tell
@@ -93,10 +118,14 @@ impl Ports {
             socket.set_recv_buffer_size(bytes)?;
             socket.set_send_buffer_size(bytes)?;
         }
+        // It was there when the mover started.
         if !self.congestion.is_empty()
             && let Err(error) = socket.set_tcp_congestion(self.congestion.as_bytes())
         {
-            warn!(congestion = self.congestion, %error, "the kernel does not have data.congestion; its default is used");
+            warn!(congestion = self.congestion, %error, "the kernel no longer has data.congestion; its default is used");
+        }
+        if let Some(rate) = self.pace {
+            tcp::pace(&socket, rate)?;
         }
         Ok(socket)
     }
@@ -126,6 +155,18 @@ mod tests {
             }
         };
         assert!(held.len() <= 3 && error.kind() == io::ErrorKind::AddrInUse, "{} {error}", held.len());
+    }
+
+    #[test]
+    fn a_congestion_control_that_the_kernel_lacks_is_refused_with_those_it_has() {
+        let with = |congestion: &str| {
+            Ports::new(&DataConfig { congestion: congestion.to_owned(), ..DataConfig::default() }).check()
+        };
+        assert_eq!(with(""), Ok(()));
+        let there = tcp::congestion_controls();
+        assert_eq!(with(&there[0]), Ok(()));
+        let refused = with("no-such-control").expect_err("refused");
+        assert!(refused.contains("no-such-control") && refused.contains(&there[0]), "{refused}");
     }
 
     #[tokio::test]

@@ -1,0 +1,436 @@
+//! The measurements that papers share: a lab with a site, one transfer, several at once, iperf3 in the same place.
+//!
+//! Owns a folder for volumes and files, in memory where the machine has room. Each case has a lab and a site of its own,
+//! so that nothing is warm that was not warm before.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Stdio,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, ensure};
+use client::{Client, Fetch, How, Meter, Options, Push};
+use netsim::{Lab, Link, Medium};
+use tokio_util::sync::CancellationToken;
+use wire::ftp::{FtpPath, Text};
+
+use super::{Paper, table::Row};
+use crate::lab::{
+    shape::topology,
+    site::{LabSite, SiteSpec, on_host, shared_options},
+};
+
+/// How long one transfer may take.
+const TRANSFER_LIMIT: Duration = Duration::from_secs(600);
+
+/// How much is measured.
+#[derive(Clone, Debug)]
+pub struct Effort {
+    /// Few cases.
+    pub quick: bool,
+    /// Size of a file.
+    pub size_bytes: u64,
+    /// How often each figure is measured.
+    pub repeat: u16,
+    program: PathBuf,
+    scratch: PathBuf,
+    iperf3: bool,
+}
+
+/// Where a case is measured.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// The link between clients and site.
+    pub link: Link,
+    /// What the site's hosts share.
+    pub medium: Medium,
+    /// Rate of each NIC; the link's if `None`.
+    pub nic_bps: Option<u64>,
+    /// Hosts of clients.
+    pub clients: usize,
+    /// Hosts of movers.
+    pub movers: usize,
+    /// See [`SiteSpec::front`].
+    pub front: bool,
+    /// See [`SiteSpec::stripe`].
+    pub stripe: u16,
+    /// See [`SiteSpec::apart`].
+    pub apart: bool,
+}
+
+impl Place {
+    /// One client, one mover, a switch.
+    #[must_use]
+    pub const fn new(link: Link) -> Self {
+        Self {
+            link,
+            medium: Medium::Switched,
+            nic_bps: None,
+            clients: 1,
+            movers: 1,
+            front: false,
+            stripe: 1,
+            apart: false,
+        }
+    }
+}
+
+/// A lab with a site in it.
+pub struct Bench {
+    // The site ends before its lab.
+    site: LabSite,
+    /// The lab.
+    pub lab: Lab,
+    folder: PathBuf,
+    next: AtomicU64,
+}
+
+/// How one transfer goes.
+#[derive(Clone, Debug)]
+pub struct Manner {
+    /// Streams, blocks, and so on.
+    pub how: How,
+    /// TCP buffers; 0 leaves them to the kernel.
+    pub buffer_bytes: u32,
+    /// Class of service, for its movers.
+    pub class: Option<String>,
+    /// Data takes a second hop, through the mover on the gateway's host.
+    pub relayed: bool,
+    /// Data over TLS.
+    pub private: bool,
+}
+
+impl Manner {
+    /// So many streams, as Penstock does it otherwise.
+    #[must_use]
+    pub fn streams(streams: u16) -> Self {
+        Self { how: How { streams, ..How::default() }, buffer_bytes: 0, class: None, relayed: false, private: false }
+    }
+
+    /// With TCP buffers of this size at both ends.
+    #[must_use]
+    pub const fn buffers(mut self, bytes: u32) -> Self {
+        self.buffer_bytes = bytes;
+        self
+    }
+
+    /// Through the gateway's host.
+    #[must_use]
+    pub fn relayed(mut self) -> Self {
+        self.relayed = true;
+        self.class = Some("front".to_owned());
+        self.how.passive = true;
+        self.how.streams = 1;
+        self
+    }
+}
+
+impl Effort {
+    /// As the command line says.
+    ///
+    /// # Errors
+    ///
+    /// If the scratch folder cannot be made.
+    pub fn new(paper: &Paper) -> anyhow::Result<Self> {
+        let memory = Path::new("/dev/shm");
+        let usual = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+        let scratch = paper.scratch.clone().unwrap_or(usual).join(format!("penstock-lab-{}", std::process::id()));
+        let iperf3 = std::process::Command::new("iperf3")
+            .arg("--version")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .is_ok_and(|status| status.success());
+        Ok(Self {
+            quick: paper.quick,
+            size_bytes: paper.size.unwrap_or(if paper.quick { 24_000_000 } else { 256_000_000 }),
+            repeat: paper.repeat,
+            program: std::env::current_exe().context("find this program")?,
+            scratch,
+            iperf3,
+        })
+    }
+
+    /// All of them, or the first few that a quick run takes.
+    #[must_use]
+    pub fn cases<T: Clone>(&self, all: &[T], quick: &[T]) -> Vec<T> {
+        if self.quick { quick.to_vec() } else { all.to_vec() }
+    }
+
+    /// Starts a lab with a site.
+    ///
+    /// # Errors
+    ///
+    /// If the machine cannot, or a part does not come up.
+    pub fn start(&self, place: &Place) -> anyhow::Result<Bench> {
+        let nic = place.nic_bps.unwrap_or(place.link.rate_bps);
+        let lab = Lab::start(&topology(place.link.clone(), place.medium, nic, place.clients, place.movers))?;
+        let folder = self.scratch.clone();
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder).with_context(|| format!("make {}", folder.display()))?;
+        let movers: Vec<_> = (1..=place.movers).map(|number| format!("mover{number}")).collect();
+        let spec = SiteSpec {
+            front: place.front,
+            stripe: place.stripe,
+            apart: place.apart,
+            ..SiteSpec::new(self.program.clone(), folder.join("site"), &movers)
+        };
+        let site = LabSite::start(&lab, &spec)?;
+        Ok(Bench { site, lab, folder, next: AtomicU64::new(0) })
+    }
+
+    /// What iperf3 carries from one host to another with so many streams and such windows (0 leaves them to the kernel),
+    /// in Mb/s; `None` if it is not installed.
+    #[must_use]
+    pub fn iperf3(&self, lab: &Lab, from: &str, to: &str, streams: u16, window_bytes: u32) -> Option<f64> {
+        if !self.iperf3 {
+            return None;
+        }
+        let address = lab.host(to).address().to_string();
+        let mut server = lab.host(to).service("iperf3").ok()?;
+        server.args(["-s", "-1", "-B", &address]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut server = server.spawn().ok()?;
+        let window = window_bytes.to_string();
+        let rate = (0..50).find_map(|_| {
+            let mut command = lab.host(from).service("iperf3").ok()?;
+            let seconds = if self.quick { "2" } else { "4" };
+            command.args(["-c", &address, "-J", "-t", seconds, "-P", &streams.to_string()]);
+            if window_bytes > 0 {
+                command.args(["-w", &window]);
+            }
+            let output = command.stdin(Stdio::null()).output().ok()?;
+            let report: serde_json::Value = serde_json::from_slice(&output.stdout).ok()?;
+            let rate = report["end"]["sum_received"]["bits_per_second"].as_f64();
+            if rate.is_none() {
+                // The server is not up yet.
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            rate
+        });
+        let _ = server.kill();
+        let _ = server.wait();
+        rate.map(|rate| rate / 1e6)
+    }
+
+    /// The median of several measurements.
+    ///
+    /// # Errors
+    ///
+    /// The first failure.
+    pub fn median(&self, measure: impl Fn() -> anyhow::Result<f64>) -> anyhow::Result<f64> {
+        let mut values = (0..self.repeat.max(1)).map(|_| measure()).collect::<anyhow::Result<Vec<_>>>()?;
+        values.sort_by(f64::total_cmp);
+        Ok(values[values.len() / 2])
+    }
+}
+
+impl Drop for Effort {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.scratch);
+    }
+}
+
+/// Megabits a second.
+#[must_use]
+pub fn megabits(bytes: u64, took: Duration) -> f64 {
+    bytes as f64 * 8.0 / 1e6 / took.as_secs_f64().max(1e-9)
+}
+
+/// A row of rates.
+#[must_use]
+pub const fn rate_row(
+    experiment: &'static str,
+    along: &'static str,
+    at: f64,
+    series: String,
+    value: f64,
+    iperf3: Option<f64>,
+    found: &'static str,
+) -> Row {
+    Row { experiment, along, at, series, value, unit: "Mb/s", iperf3, found }
+}
+
+impl Bench {
+    /// Stores a file of this size, over all movers of its class.
+    ///
+    /// # Errors
+    ///
+    /// If that fails; how long it took otherwise.
+    pub fn store(&self, name: &str, size_bytes: u64, manner: &Manner) -> anyhow::Result<Duration> {
+        let local = self.folder.join("source");
+        write_file(&local, size_bytes)?;
+        let (options, remote) = (self.options(manner)?, self.remote(name)?);
+        let manner = manner.clone();
+        on_host(&self.lab, "client", async move {
+            let mut session = open(options, &manner).await?;
+            let began = Instant::now();
+            let cancel = CancellationToken::new();
+            let (push, meter) = (Push { local, remote }, Meter::new());
+            let put = session.put(&push, &manner.how, &meter, &cancel);
+            tokio::time::timeout(TRANSFER_LIMIT, put).await.context("a file takes too long")??;
+            let took = began.elapsed();
+            session.quit().await;
+            Ok(took)
+        })
+    }
+
+    /// Fetches a file once; how long it took.
+    ///
+    /// # Errors
+    ///
+    /// If that fails.
+    pub fn fetch(&self, host: &str, name: &str, manner: &Manner) -> anyhow::Result<Duration> {
+        self.fetch_at_once(&[(host.to_owned(), name.to_owned())], manner)
+    }
+
+    /// Fetches files at the same time, each in a session of its own on its host; how long all took. Sessions are open
+    /// before the clock starts.
+    ///
+    /// # Errors
+    ///
+    /// The first failure.
+    pub fn fetch_at_once(&self, files: &[(String, String)], manner: &Manner) -> anyhow::Result<Duration> {
+        let fetches =
+            files.iter().map(|(host, name)| (host.as_str(), name.as_str(), manner.clone())).collect::<Vec<_>>();
+        self.fetch_each(&fetches)
+    }
+
+    /// As [`Bench::fetch_at_once`], each in its own manner.
+    ///
+    /// # Errors
+    ///
+    /// The first failure.
+    pub fn fetch_each(&self, files: &[(&str, &str, Manner)]) -> anyhow::Result<Duration> {
+        let start = Arc::new(tokio::sync::Barrier::new(files.len() + 1));
+        let mut work = Vec::new();
+        for (host, name, manner) in files {
+            let local = self.folder.join(format!("fetched{}", self.next.fetch_add(1, Ordering::Relaxed)));
+            let fetch = Fetch { remote: self.remote(name)?, local: local.clone() };
+            let (options, manner, start) = (self.options(manner)?, manner.clone(), Arc::clone(&start));
+            let runtime = self.lab.host(host).runtime(2)?;
+            let task = runtime.spawn(async move {
+                let session = open(options, &manner).await;
+                start.wait().await;
+                let mut session = session?;
+                let cancel = CancellationToken::new();
+                let meter = Meter::new();
+                let get = session.get(&fetch, &manner.how, &meter, &cancel);
+                tokio::time::timeout(TRANSFER_LIMIT, get).await.context("a file takes too long")??;
+                let ended = Instant::now();
+                session.quit().await;
+                anyhow::Ok(ended)
+            });
+            work.push((runtime, task, local));
+        }
+        let waiting = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let began = waiting.block_on(async {
+            start.wait().await;
+            Instant::now()
+        });
+        let mut last = began;
+        let mut failure = None;
+        for (runtime, task, local) in work {
+            match waiting.block_on(task).context("a session panicked").and_then(|ended| ended) {
+                Ok(ended) => last = last.max(ended),
+                Err(error) => failure = failure.or(Some(error)),
+            }
+            runtime.shutdown_background();
+            let _ = std::fs::remove_file(local);
+        }
+        match failure {
+            Some(error) => Err(error),
+            None => Ok(last - began),
+        }
+    }
+
+    /// The rate at which one file comes, in Mb/s.
+    ///
+    /// # Errors
+    ///
+    /// If it does not.
+    pub fn rate(&self, effort: &Effort, name: &str, size_bytes: u64, manner: &Manner) -> anyhow::Result<f64> {
+        effort.median(|| Ok(megabits(size_bytes, self.fetch("client", name, manner)?)))
+    }
+
+    /// How long it takes to log in.
+    ///
+    /// # Errors
+    ///
+    /// If that fails.
+    pub fn login_time(&self) -> anyhow::Result<Duration> {
+        let options = self.options(&Manner::streams(1))?;
+        on_host(&self.lab, "client", async move {
+            let began = Instant::now();
+            let session = Client::open(options).await?;
+            let took = began.elapsed();
+            session.quit().await;
+            Ok(took)
+        })
+    }
+
+    /// The site.
+    #[must_use]
+    pub const fn site(&self) -> &LabSite {
+        &self.site
+    }
+
+    /// Where files lie on the client's side.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    pub(super) fn options(&self, manner: &Manner) -> anyhow::Result<Arc<Options>> {
+        let class = manner.class.as_ref().map(|class| Text::new(class.clone())).transpose()?;
+        shared_options(&self.site, |options| {
+            options.class_of_service = class;
+            options.private_data = manner.private;
+        })
+    }
+
+    fn remote(&self, name: &str) -> anyhow::Result<FtpPath> {
+        Ok(FtpPath::new(format!("{}/{name}", self.site.home()))?)
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(self.folder.join("source"));
+    }
+}
+
+async fn open(options: Arc<Options>, manner: &Manner) -> anyhow::Result<Client<client::Ready>> {
+    let mut session = Client::open(options).await?;
+    if manner.buffer_bytes > 0 {
+        session.set_buffers(manner.buffer_bytes).await?;
+    }
+    session.set_told_early(manner.relayed);
+    Ok(session)
+}
+
+/// A file whose bytes do not repeat within a block, so that nothing on the way can save any.
+fn write_file(path: &Path, size_bytes: u64) -> anyhow::Result<()> {
+    use std::io::Write as _;
+    ensure!(size_bytes <= 64 << 30, "{size_bytes} bytes are more than a lab should move");
+    let file = std::fs::File::create(path).with_context(|| format!("write {}", path.display()))?;
+    let mut writer = std::io::BufWriter::with_capacity(1 << 20, file);
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut left = size_bytes;
+    while left > 0 {
+        // Marsaglia's xorshift, 2003.
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        let bytes = state.to_le_bytes();
+        let count = usize::try_from(left).map_or(8, |left| left.min(8));
+        writer.write_all(&bytes[..count])?;
+        left -= count as u64;
+    }
+    writer.flush()?;
+    Ok(())
+}

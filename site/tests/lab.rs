@@ -1,0 +1,398 @@
+//! Labs as a user makes them, and a whole site over emulated links. Needs root, `/dev/net/tun` and iproute2.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+    sync::mpsc,
+    time::{Duration, Instant},
+};
+
+use client::{Client, ClientError, Fetch, How, Limits, Meter, Push};
+use netsim::{Lab, Link, Medium, Profile};
+use site::lab::{
+    registry::Registry,
+    shape::topology,
+    site::{LabSite, SiteSpec, on_host, shared_options},
+};
+use tempfile::{TempDir, tempdir};
+use tokio_util::sync::CancellationToken;
+use wire::ftp::{FtpPath, Text};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_penstock");
+/// Nothing takes longer unless it hangs.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn lab(link: Link, medium: Medium, movers: usize) -> Lab {
+    let nic = link.rate_bps;
+    Lab::start(&topology(link, medium, nic, 1, movers)).expect("root, /dev/net/tun and iproute2")
+}
+
+fn spec(folder: &TempDir, movers: usize) -> SiteSpec {
+    let movers: Vec<_> = (1..=movers).map(|number| format!("mover{number}")).collect();
+    SiteSpec::new(PROGRAM.into(), folder.path().join("site"), &movers)
+}
+
+fn content(bytes: usize) -> Vec<u8> {
+    (0..bytes as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
+}
+
+fn text(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// Waits for a state.
+fn eventually(what: &str, state: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !state() {
+        assert!(began.elapsed() < PATIENCE, "never came true: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+// ---- A site over emulated links
+
+#[test]
+fn a_file_goes_to_tape_and_comes_back_over_the_atlantic() {
+    let folder = tempdir().expect("a folder");
+    let lab = lab(Profile::Transatlantic.link(), Medium::Switched, 1);
+    let site = LabSite::start(&lab, &SiteSpec { tape: true, ..spec(&folder, 1) }).expect("a site");
+    let (local, back) = (folder.path().join("here"), folder.path().join("back"));
+    let data = content(1_500_000);
+    fs::write(&local, &data).expect("written");
+    let remote = FtpPath::new(format!("{}/file", site.home())).expect("a path");
+
+    let tape = |options: &mut client::Options| options.class_of_service = Some(Text::new("tape").expect("a name"));
+    let options = shared_options(&site, tape).expect("options");
+    let push = Push { local, remote: remote.clone() };
+    let rtt = on_host(&lab, "client", {
+        let options = options.clone();
+        async move {
+            let mut session = Client::open(options).await?;
+            session.put(&push, &How::default(), &Meter::new(), &CancellationToken::new()).await?;
+            Ok(session.round_trip())
+        }
+    });
+    let rtt = rtt.expect("stored").expect("the kernel says");
+    assert!(rtt >= Duration::from_millis(80) && rtt < Duration::from_millis(90), "{rtt:?}");
+
+    let admin = |words: &[&str]| {
+        let mut command = lab.host("gateway").service(PROGRAM).expect("a command");
+        let output =
+            command.arg("admin").arg("--data").arg(site.folder().path()).args(words).output().expect("it runs");
+        assert!(output.status.success(), "{words:?}: {}", text(&output));
+        text(&output)
+    };
+    admin(&["migrate", "--wait", remote.as_str()]);
+    admin(&["purge", remote.as_str()]);
+    let shown = admin(&["--json", "file", remote.as_str()]);
+    assert!(!shown.contains("mover1.disk"), "it is on tape only: {shown}");
+    admin(&["stage", "--wait", remote.as_str()]);
+
+    let fetch = Fetch { remote, local: back.clone() };
+    let moved = on_host(&lab, "client", async move {
+        let mut session = Client::open(options).await?;
+        let how = How { streams: client::network::AUTO, ..How::default() };
+        Ok(session.get(&fetch, &how, &Meter::new(), &CancellationToken::new()).await?)
+    });
+    assert!(moved.expect("fetched").verified.is_some());
+    assert!(fs::read(back).expect("it is there") == data, "it came back as it went");
+}
+
+#[test]
+fn a_mover_cut_off_in_the_middle_of_a_push_is_an_error_and_what_came_is_kept() {
+    let folder = tempdir().expect("a folder");
+    // Slow enough to be cut in the middle.
+    let mut lab = lab(Link::new(Duration::from_millis(4), 40_000_000), Medium::Switched, 1);
+    let site = LabSite::start(&lab, &spec(&folder, 1)).expect("a site");
+    let (local, back) = (folder.path().join("here"), folder.path().join("back"));
+    let data = content(12_000_000);
+    fs::write(&local, &data).expect("written");
+    let remote = FtpPath::new(format!("{}/file", site.home())).expect("a path");
+    let impatient = |options: &mut client::Options| {
+        options.limits = Limits { stall: Duration::from_secs(3), reply: Duration::from_secs(20), ..Limits::default() };
+    };
+    let options = shared_options(&site, impatient).expect("options");
+    let push = Push { local, remote: remote.clone() };
+    let fetch = Fetch { remote, local: back.clone() };
+    on_host(&lab, "client", {
+        let options = options.clone();
+        async move {
+            let mut session = Client::open(options).await?;
+            Ok(session.put(&push, &How::default(), &Meter::new(), &CancellationToken::new()).await?)
+        }
+    })
+    .expect("stored");
+
+    let meter = Meter::new();
+    let (told, result) = mpsc::channel();
+    let (one, runtime) = (fetch.clone(), lab.host("client").runtime(2).expect("a runtime"));
+    let (seen, first) = (meter.clone(), options.clone());
+    runtime.spawn(async move {
+        let get = async {
+            let mut session = Client::open(first).await?;
+            session.get(&one, &How::default(), &seen, &CancellationToken::new()).await
+        };
+        let _ = told.send(get.await);
+    });
+    eventually("a part has come", || meter.read().bytes > 2_000_000);
+    // The mover still sends, but hears nothing any more.
+    lab.set_stage("mover1.port", |stage| stage.down = true);
+    let error = result.recv_timeout(PATIENCE).expect("it does not hang").expect_err("it cannot succeed");
+    assert!(
+        matches!(error, ClientError::Timeout { .. } | ClientError::Data { .. } | ClientError::Refused { .. }),
+        "{error:?}"
+    );
+    assert!(!back.exists(), "a part must not have the file's name");
+    runtime.shutdown_background();
+
+    // The link comes back, and only what is missing is fetched: as soon as the mover is back with its gateway.
+    lab.set_stage("mover1.port", |stage| stage.down = false);
+    let began = Instant::now();
+    let moved = loop {
+        let (again, options) = (fetch.clone(), options.clone());
+        let resumed = on_host(&lab, "client", async move {
+            let mut session = Client::open(options).await?;
+            let how = How { resume: true, ..How::default() };
+            Ok(session.get(&again, &how, &Meter::new(), &CancellationToken::new()).await?)
+        });
+        match resumed {
+            Ok(moved) => break moved,
+            Err(error) => assert!(began.elapsed() < PATIENCE, "{error:#}"),
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    };
+    assert!(moved.kept_bytes >= 1_000_000, "{moved:?}");
+    assert!(fs::read(back).expect("it is there") == data);
+}
+
+#[test]
+fn the_double_hop_halves_on_a_shared_medium_and_a_handshake_costs_round_trips() {
+    let rate = 100_000_000;
+    let size = 5_000_000;
+    let seconds = |link: Link, medium, manners: &'static [(bool, bool)]| -> Vec<f64> {
+        let folder = tempdir().expect("a folder");
+        let lab = lab(link, medium, 1);
+        let site = LabSite::start(&lab, &SiteSpec { front: true, stripe: 1, ..spec(&folder, 1) }).expect("a site");
+        let local = folder.path().join("here");
+        fs::write(&local, content(size)).expect("written");
+        let remote = FtpPath::new(format!("{}/file", site.home())).expect("a path");
+        let push = Push { local, remote: remote.clone() };
+        let options = shared_options(&site, |_| ()).expect("options");
+        on_host(&lab, "client", async move {
+            let mut session = Client::open(options).await?;
+            Ok(session.put(&push, &How::default(), &Meter::new(), &CancellationToken::new()).await?)
+        })
+        .expect("stored");
+        let one = |&(relayed, handshake): &(bool, bool)| {
+            let class = |options: &mut client::Options| {
+                options.class_of_service = relayed.then(|| Text::new("front").expect("a name"));
+            };
+            let options = shared_options(&site, class).expect("options");
+            let fetch = Fetch { remote: remote.clone(), local: folder.path().join("back") };
+            on_host(&lab, "client", async move {
+                let mut session = Client::open(options).await?;
+                session.set_told_early(relayed);
+                let how = How { streams: 1, passive: relayed, handshake, block_bytes: 256 << 10, ..How::default() };
+                let began = Instant::now();
+                session.get(&fetch, &how, &Meter::new(), &CancellationToken::new()).await?;
+                Ok(began.elapsed().as_secs_f64())
+            })
+            .expect("fetched")
+        };
+        manners.iter().map(one).collect()
+    };
+    let near = Link::new(Duration::from_micros(200), rate);
+    let shared = seconds(near, Medium::Shared { rate_bps: rate }, &[(false, false), (true, false)]);
+    let ratio = shared[1] / shared[0];
+    assert!((1.6..3.0).contains(&ratio), "double hop to direct on a shared medium: {shared:?}");
+    let far = Link::new(Duration::from_millis(40), rate);
+    let asked = seconds(far, Medium::Switched, &[(false, false), (false, true)]);
+    // Twenty blocks, forty milliseconds each, on top of 0.43 s at full rate.
+    assert!(asked[1] - asked[0] > 0.4, "push and handshake: {asked:?}");
+}
+
+#[test]
+fn a_paper_is_measured_and_written_with_its_plots() {
+    let folder = tempdir().expect("a folder");
+    let mut command = Command::new(PROGRAM);
+    command.args(["lab", "paper", "gfarm-2006", "--quick", "--size", "16MB", "--out"]).arg(folder.path().join("out"));
+    let output = command.arg("--scratch").arg(folder.path()).output().expect("penstock runs");
+    assert!(output.status.success(), "{}", text(&output));
+    let out = folder.path().join("out");
+    let table: serde_json::Value =
+        serde_json::from_slice(&fs::read(out.join("gfarm-2006.json")).expect("figures")).expect("JSON");
+    let ratio = table["ratios"][0]["value"].as_f64().expect("a ratio");
+    assert!(ratio > 1.5, "four movers carry more than one: {table}");
+    let markdown = fs::read_to_string(out.join("gfarm-2006.md")).expect("a table");
+    assert!(markdown.contains("one NIC is the limit"), "{markdown}");
+    let drawings = fs::read_dir(&out).expect("a folder").filter(|entry| {
+        let path = entry.as_ref().expect("an entry").path();
+        path.extension().is_some_and(|extension| extension == "svg")
+    });
+    assert_eq!(drawings.count(), 2);
+    let left: Vec<_> = fs::read_dir(folder.path()).expect("a folder").map(|entry| entry.expect("one").path()).collect();
+    assert_eq!(left, [out], "nothing else is left");
+}
+
+// ---- Labs that outlive a command
+
+struct Labs {
+    folder: TempDir,
+}
+
+impl Labs {
+    fn new() -> Self {
+        Self { folder: tempdir().expect("a folder") }
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(PROGRAM);
+        command.arg("lab").args(words).env("PENSTOCK_LABS", self.folder.path()).stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, words: &[&str]) -> Output {
+        self.command(words).output().expect("penstock runs")
+    }
+
+    fn done(&self, words: &[&str]) -> String {
+        let output = self.run(words);
+        assert!(output.status.success(), "{words:?}: {}", text(&output));
+        text(&output)
+    }
+
+    fn registry(&self) -> Registry {
+        Registry::at(self.folder.path().to_owned())
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        fs::read_dir(self.folder.path()).expect("a folder").map(|entry| entry.expect("an entry").path()).collect()
+    }
+}
+
+impl Drop for Labs {
+    fn drop(&mut self) {
+        for running in self.registry().all().unwrap_or_default() {
+            let _ = self.registry().end(&running.name);
+        }
+    }
+}
+
+/// What a lab consists of, as the kernel names it: namespaces, and the processes in them.
+struct Traces {
+    namespaces: BTreeSet<PathBuf>,
+}
+
+impl Traces {
+    fn of(registry: &Registry, name: &str) -> Self {
+        let running = registry.open(name).expect("it runs");
+        let link = |path: &Path| fs::read_link(path).expect("a namespace");
+        Self { namespaces: running.hosts.iter().map(|host| link(&host.namespace)).collect() }
+    }
+
+    /// Processes that are in one of its namespaces or hold one open.
+    fn processes(&self) -> Vec<PathBuf> {
+        let holds = |process: &PathBuf| {
+            let is_one = |path: PathBuf| fs::read_link(path).is_ok_and(|link| self.namespaces.contains(&link));
+            let mut files = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
+            is_one(process.join("ns/net")) || files.any(|file| is_one(file.path()))
+        };
+        let all = fs::read_dir("/proc").expect("procfs").flatten().map(|entry| entry.path());
+        let numbered =
+            |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().parse::<u32>().is_ok());
+        all.filter(numbered).filter(holds).collect()
+    }
+}
+
+#[test]
+fn a_lab_runs_commands_on_its_hosts_until_it_is_taken_down() {
+    let labs = Labs::new();
+    let said = labs.done(&["up", "wan", "--rtt", "20ms", "--movers", "1"]);
+    assert!(said.contains("wan: 20.0 ms, 1000 Mb/s") && said.contains("mover1"), "{said}");
+    let traces = Traces::of(&labs.registry(), "wan");
+    let shown =
+        labs.done(&["run", "wan", "mover1", "--", "sh", "-c", "ip -br address; echo $LAB_CLIENT $PENSTOCK_LAB_HOST"]);
+    let address = labs.registry().open("wan").expect("it runs").host("mover1").expect("a host").address.to_string();
+    assert!(shown.contains(&address) && shown.contains("10.77.0.1 mover1"), "{shown}");
+    let failed = labs.run(&["run", "wan", "client", "--", "sh", "-c", "exit 7"]);
+    assert_eq!(failed.status.code(), Some(7));
+    let unknown = labs.run(&["run", "wan", "nobody", "--", "true"]);
+    assert!(text(&unknown).contains("it has client, gateway, mover1"), "{}", text(&unknown));
+    let twice = labs.run(&["up", "wan"]);
+    assert!(!twice.status.success() && text(&twice).contains("runs already"), "{}", text(&twice));
+    labs.done(&["down", "wan"]);
+    eventually("nothing holds a namespace", || traces.processes().is_empty());
+    assert_eq!(labs.files(), Vec::<PathBuf>::new());
+    assert!(text(&labs.run(&["down", "wan"])).contains("no lab called wan runs"));
+}
+
+#[test]
+fn a_killed_lab_leaves_no_process_no_namespace_and_no_file() {
+    let labs = Labs::new();
+    labs.done(&["up", "site", "--profile", "lan", "--movers", "1", "--site"]);
+    let traces = Traces::of(&labs.registry(), "site");
+    let mut joined = labs.command(&["run", "site", "client", "--", "sleep", "600"]).spawn().expect("it runs");
+    eventually("keeper, gateway, mover, run and sleep are there", || traces.processes().len() >= 5);
+    let keeper = labs.registry().open("site").expect("it runs").process;
+    let killed = Command::new("kill").args(["-9", &keeper.to_string()]).status().expect("kill runs");
+    assert!(killed.success());
+    eventually("everything in it has ended", || traces.processes().is_empty());
+    assert_eq!(joined.wait().expect("it ends").code(), Some(137), "the command on a host was killed");
+    assert!(labs.done(&["list"]).is_empty());
+    assert_eq!(labs.files(), Vec::<PathBuf>::new(), "whoever looks removes what is left");
+}
+
+#[test]
+fn a_lab_that_cannot_start_leaves_nothing_and_says_why() {
+    let labs = Labs::new();
+    let output = labs.command(&["up", "broken"]).env("PATH", "/nowhere").output().expect("penstock runs");
+    assert!(!output.status.success());
+    assert!(text(&output).contains("install the Debian package iproute2"), "{}", text(&output));
+    assert_eq!(labs.files(), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn labs_with_the_same_addresses_run_side_by_side() {
+    let labs = Labs::new();
+    for name in ["one", "two"] {
+        labs.done(&["up", name, "--profile", "campus", "--movers", "1"]);
+    }
+    let list = labs.done(&["list"]);
+    assert!(list.contains("one: 1.0 ms") && list.contains("two: 1.0 ms"), "{list}");
+    for name in ["one", "two"] {
+        assert!(labs.done(&["run", name, "client", "--", "ip", "-br", "address"]).contains("10.77.0.1/24"));
+    }
+    labs.done(&["down"]);
+    assert_eq!(labs.done(&["list"]), "");
+}
+
+/// As somebody without rights: it works where the machine allows it, and otherwise says what it takes.
+#[test]
+fn without_root_it_works_in_a_user_namespace_or_says_what_it_takes() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let labs = Labs::new();
+    fs::set_permissions(labs.folder.path(), fs::Permissions::from_mode(0o777)).expect("allowed");
+    // The build's folder may be closed to others.
+    let program = labs.folder.path().join("penstock");
+    fs::copy(PROGRAM, &program).expect("copied");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("allowed");
+    let own = labs.folder.path().join("labs");
+    let run = |words: &[&str]| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(&program).arg("lab").args(words);
+        command.env("PENSTOCK_LABS", &own).current_dir("/").stdin(Stdio::null()).output().expect("setpriv runs")
+    };
+    let output = run(&["up", "mine", "--movers", "1"]);
+    if output.status.success() {
+        let shown = run(&["run", "mine", "client", "--", "ip", "-br", "address"]);
+        assert!(text(&shown).contains("10.77.0.1/24"), "{}", text(&shown));
+        assert!(run(&["down", "mine"]).status.success());
+    } else {
+        let said = text(&output);
+        assert!(said.contains("links cannot be emulated here"), "{said}");
+        let left: Vec<_> = fs::read_dir(&own).expect("its folder").collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+}
