@@ -84,7 +84,7 @@ impl App {
         if tree.on_tape > 0 {
             let files = tree.files.len();
             self.output
-                .note(&format!("{} of {files} to come from tape first; stage says where they stand", tree.on_tape));
+                .note(&format!("{} of {files} files come from tape first; stage says where they stand", tree.on_tape));
         }
         let how = self.manner(given);
         let meter = Meter::new();
