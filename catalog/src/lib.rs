@@ -28,12 +28,14 @@ mod files;
 mod leases;
 mod migration;
 mod names;
+mod objects;
 mod policies;
 mod publish;
 mod purge;
 mod queue;
 mod quota;
 mod retire;
+
 mod segments;
 mod sql;
 mod staging;
@@ -45,6 +47,7 @@ pub mod testing;
 
 pub use catalog::{Catalog, Options};
 pub use error::{CatalogError, Result};
+pub use objects::{ObjectListing, ObjectPage, VersionListing};
 pub use path::TreePath;
 pub use record::*;
 pub use time::{Clock, Timestamp};

@@ -11,6 +11,7 @@ use wire::id::{BitfileId, FileId, VolumeLabel};
 use crate::batch::Tx;
 use crate::catalog::Catalog;
 use crate::error::Result;
+use crate::objects::drop_expired_uploads;
 use crate::queue::{Garbage, queue_reclaim};
 use crate::record::{MAX_PAGE, PurgeCandidate, Purged, Reclaimed};
 use crate::segments::{VolumeSums, recount_volumes};
@@ -77,6 +78,8 @@ statements! {
     DROP_BITFILES (id bigint) = "DELETE FROM bitfile WHERE id IN (SELECT r.id FROM r)";
 
     DROP_DELETED (id bigint) = "DELETE FROM deleted WHERE bitfile IN (SELECT r.id FROM r)";
+
+    DROP_OBJECTS (id bigint) = "DELETE FROM object WHERE bitfile IN (SELECT r.id FROM r)";
 
     DROP_PARTIALS (id bigint) = "DELETE FROM partial WHERE id IN (SELECT r.id FROM r)";
 
@@ -209,16 +212,25 @@ async fn reclaim(limit: u32, tx: &mut Tx) -> Result<Reclaimed> {
         let garbage = disk_files(&rows, tx).await?;
         reclaimed.files = garbage.len() as u64;
         let volumes = negative_sums(&tx.rows(&DROP_SEGMENTS, args![&rows]).await?)?;
-        for statement in [&DROP_COPIES, &DROP_BITFILES, &DROP_DELETED, &DROP_PARTIALS, &DROP_PINS] {
+        for statement in [&DROP_COPIES, &DROP_BITFILES, &DROP_DELETED, &DROP_OBJECTS, &DROP_PARTIALS, &DROP_PINS] {
             tx.execute(statement, args![&rows]).await?;
         }
         queue_reclaim(&garbage, now, tx).await?;
         recount_volumes(&volumes, tx).await?;
     }
+    reclaimed.partials += drop_expired_uploads(limit, tx).await?;
     tx.execute(&DROP_OLD_PINS, args![now, limit]).await?;
     let forgotten: Timestamp = now.before(REQUEST_MEMORY);
     tx.execute(&FORGET_REQUESTS, args![forgotten, limit]).await?;
     Ok(reclaimed)
+}
+
+/// Removes the segments of parts that are in no bitfile, and queues the files that only they had.
+pub(crate) async fn drop_segments(rows: &str, tx: &mut Tx) -> Result<()> {
+    let (garbage, now) = (disk_files(rows, tx).await?, tx.now);
+    let volumes = negative_sums(&tx.rows(&DROP_SEGMENTS, args![rows]).await?)?;
+    queue_reclaim(&garbage, now, tx).await?;
+    recount_volumes(&volumes, tx).await
 }
 
 async fn disk_files(rows: &str, tx: &mut Tx) -> Result<Vec<Garbage>> {

@@ -50,8 +50,14 @@ pub(crate) async fn retire(tx: &mut Tx, bitfiles: &[(BitfileId, CosName)], polic
     let (rows, now) = (json(&rows)?, tx.now);
     tx.execute(&KEEP_DELETED, args![&rows, now]).await?;
     tx.execute(&LOSE_NAME, args![&rows]).await?;
-    tx.execute(&DROP_WORK, args![&rows]).await?;
-    tx.execute(&FAIL_REQUESTS, args![&rows, now]).await?;
+    forget(&rows, tx).await
+}
+
+/// Nobody works for these bitfiles any more; `rows` as in the statements.
+pub(crate) async fn forget(rows: &str, tx: &mut Tx) -> Result<()> {
+    let now = tx.now;
+    tx.execute(&DROP_WORK, args![rows]).await?;
+    tx.execute(&FAIL_REQUESTS, args![rows, now]).await?;
     Ok(())
 }
 

@@ -28,6 +28,7 @@ use crate::{
     hsm::{self, Hsm},
     identity::Identities,
     movers::{self, Movers},
+    s3::{self, secrets::Sealer},
     transfer::{Stager, Transfers},
 };
 
@@ -60,6 +61,10 @@ pub struct Gateway {
 pub struct Doors {
     /// The FTP door.
     pub ftp: Vec<SocketAddr>,
+    /// The S3 door, with TLS.
+    pub s3: Vec<SocketAddr>,
+    /// The S3 door, without TLS.
+    pub s3_clear: Vec<SocketAddr>,
     /// The admin door.
     pub admin: Vec<SocketAddr>,
     /// Metrics and health.
@@ -83,6 +88,14 @@ pub enum StartError {
     /// The catalogue does not answer, or refuses what the configuration says.
     #[error("use the catalogue")]
     Catalogue(#[from] CatalogError),
+    /// The file with the key that seals access keys' secrets cannot be used.
+    #[error("open the sealing key {path}")]
+    Sealing {
+        /// The file.
+        path: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
     /// A configured name cannot be used.
     #[error("prepare the name space ([names])")]
     Names(#[from] Failure),
@@ -176,6 +189,29 @@ impl Gateway {
         };
         let opened = ftp::open(&config.ftp, &door, &users, services, &steps.doors).await;
         let opened = opened.map_err(|source| StartError::Door { door: "FTP", source })?;
+        let path = config.data.join("s3-secrets.key");
+        let sealer = match config.s3.is_open() {
+            false => None,
+            true => {
+                let opened = Sealer::open(&path);
+                let path = path.display().to_string();
+                Some(Arc::new(opened.map_err(|source| StartError::Sealing { path, source })?))
+            }
+        };
+        let (mut s3_secure, mut s3_clear) = (Vec::new(), Vec::new());
+        if let Some(sealer) = &sealer {
+            let services = s3::Services {
+                catalog: catalog.clone(),
+                identities: identities.clone(),
+                transfers: transfers.clone(),
+                hsm: hsm.clone(),
+                stager: Arc::clone(&stager),
+                root: files.export().clone(),
+                sealer: Arc::clone(sealer),
+            };
+            let opened = s3::open(&config.s3, &door, services, &steps.doors).await;
+            (s3_secure, s3_clear) = opened.map_err(|source| StartError::Door { door: "S3", source })?;
+        }
         let keys = admin::Keys { credential: credential.clone(), site: site.clone(), users: users.clone() };
         let services = admin::Services {
             gateway: config.name.clone(),
@@ -184,12 +220,18 @@ impl Gateway {
             movers: Some(movers.clone()),
             transfers: Some(transfers.clone()),
             hsm: hsm.clone(),
+            sealer,
             telemetry: Telemetry::install().ok(),
         };
         let administration = admin::open(&config.admin, keys, services, &steps.doors).await;
         let administration = administration.map_err(|source| StartError::Door { door: "admin", source })?;
-        let doors =
-            Doors { ftp: opened.addresses().to_vec(), admin: administration.admin, metrics: administration.metrics };
+        let doors = Doors {
+            ftp: opened.addresses().to_vec(),
+            s3: s3_secure,
+            s3_clear,
+            admin: administration.admin,
+            metrics: administration.metrics,
+        };
 
         let watched: Vec<Arc<dyn Reload>> = vec![Arc::new(credential), Arc::new(door), Arc::new(site), Arc::new(users)];
         tls::watch(shutdown, config.tls.reload.duration(), watched);

@@ -1,7 +1,7 @@
 //! Penstock's gateway: doors, sessions, planning and services of the storage hierarchy. Holds no file data.
 //!
 //! ```text
-//!        ftp      admin            doors: a protocol each, no policy of their own
+//!      ftp  s3    admin            doors: a protocol each, no policy of their own
 //!          \      /  \
 //!     files  transfer  hsm         names; what moves; what sinks and comes back
 //!          \    |    /
@@ -22,6 +22,7 @@ pub mod hsm;
 pub mod identity;
 pub mod mounts;
 pub mod movers;
+pub mod s3;
 #[cfg(test)]
 mod testing;
 pub mod transfer;

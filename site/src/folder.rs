@@ -26,6 +26,8 @@ pub const FTP_PORT: u16 = 2811;
 pub const ADMIN_PORT: u16 = 2812;
 /// The usual port of `/metrics` and `/healthz`.
 pub const METRICS_PORT: u16 = 2813;
+/// Where the S3 door of a new site listens: behind the control ports of as many movers as one machine may have.
+pub const S3_PORT: u16 = 2840;
 
 /// The folder of a site on one machine.
 #[derive(Clone, Debug)]

@@ -14,7 +14,7 @@ use daemon::{
     role::Role,
 };
 
-use crate::folder::{ADMIN_PORT, FTP_PORT, METRICS_PORT, SiteFolder};
+use crate::folder::{ADMIN_PORT, FTP_PORT, METRICS_PORT, S3_PORT, SiteFolder};
 
 /// What a new site is like.
 #[derive(Clone, Debug, Args)]
@@ -172,6 +172,9 @@ trust = {trusted}
 [ftp]
 listen = [{ftp}]
 
+[s3]
+listen = [{s3}]
+
 [admin]
 listen = [{admin}]
 metrics = [{metrics}]
@@ -181,6 +184,7 @@ metrics = [{metrics}]
         ca = quoted(folder.ca_certificate().display()),
         trusted = quoted(folder.trusted().display()),
         ftp = address(FTP_PORT),
+        s3 = address(S3_PORT),
         admin = address(ADMIN_PORT),
         metrics = address(METRICS_PORT),
     );

@@ -1,6 +1,6 @@
 //! Making, moving and removing names, and changing their attributes.
 
-use wire::id::{BitfileId, CosName, EntryId};
+use wire::id::{AccountName, BitfileId, CosName, EntryId, GroupName};
 
 use crate::batch::Tx;
 use crate::catalog::Catalog;
@@ -43,6 +43,8 @@ statements! {
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $8)";
 
     HAS_CHILDREN = "SELECT CAST(COUNT(*) AS BIGINT) FROM (SELECT 1 AS one FROM entry WHERE parent = $1 LIMIT 1) AS c";
+
+    IS_BUCKET = "SELECT CAST(COUNT(*) AS BIGINT) FROM bucket WHERE entry = $1";
 
     DELETE_ENTRY = "DELETE FROM entry WHERE id = $1";
 
@@ -165,9 +167,33 @@ async fn make_directory(id: EntryId, new: &NewDirectory, tx: &mut Tx) -> Result<
     })
 }
 
+/// Makes a directory where a look has found none.
+pub(crate) async fn insert_directory(
+    id: EntryId,
+    parent: EntryId,
+    name: &str,
+    (owner, group, mode): (&AccountName, &GroupName, u32),
+    tx: &mut Tx,
+) -> Result<()> {
+    let (stored, now) = (format!("{name}/"), tx.now);
+    tx.execute(&INSERT_DIRECTORY, args![id, parent, &stored, owner, group, mode & 0o7777, None::<&str>, now]).await?;
+    tx.execute(&TOUCH_DIRECTORY, args![parent, now]).await?;
+    Ok(())
+}
+
+/// An entry as it is in this transaction.
+pub(crate) async fn read_entry_of(id: EntryId, tx: &mut Tx) -> Result<Entry> {
+    let row = tx.row(&READ_ENTRY, args![id]).await?.ok_or_else(|| no_entry(id))?;
+    read_entry(&mut row.cursor())
+}
+
 async fn remove_directory(directory: EntryId, tx: &mut Tx) -> Result<()> {
     let entry = locked_entry(directory, tx).await?;
     not_the_root(directory)?;
+    if count(&IS_BUCKET, args![directory], tx).await? > 0 {
+        let reason = "it is a bucket: remove it by S3".to_owned();
+        return Err(CatalogError::InUse { what: entry.name, reason });
+    }
     if !entry.is_directory() {
         return Err(CatalogError::NotADirectory { name: entry.name });
     }
@@ -228,7 +254,7 @@ async fn delete_file(file: EntryId, expected: Option<BitfileId>, tx: &mut Tx) ->
 }
 
 /// Takes a file's entry away and puts its bitfile into the undelete window.
-async fn remove_file(file: EntryId, expected: Option<BitfileId>, tx: &mut Tx) -> Result<DeletedFile> {
+pub(crate) async fn remove_file(file: EntryId, expected: Option<BitfileId>, tx: &mut Tx) -> Result<DeletedFile> {
     let entry = locked_entry(file, tx).await?;
     let Content::File(info) = entry.content else {
         return Err(CatalogError::IsADirectory { name: entry.name });

@@ -11,7 +11,7 @@ mod resolve;
 
 #[cfg(test)]
 pub(crate) use change::ALL as CHANGE;
-pub(crate) use change::place;
+pub(crate) use change::{insert_directory, place, read_entry_of, remove_file};
 #[cfg(test)]
 pub(crate) use deleted::ALL as DELETED;
 #[cfg(test)]

@@ -39,6 +39,8 @@ statements! {
             SELECT b.id AS bitfile, e.parent AS parent, e.name AS path
             FROM r JOIN bitfile b ON b.id = r.id JOIN entry e ON e.id = b.entry
             UNION ALL
+            SELECT v.bitfile, v.bucket, v.key || '?versionId=' || CAST(-v.rank AS TEXT) FROM r JOIN version v ON v.bitfile = r.id
+            UNION ALL
             SELECT u.bitfile, e.parent, e.name || u.path FROM up u JOIN entry e ON e.id = u.parent
         )
         SELECT bitfile, '/' || path FROM up WHERE parent = 0 ORDER BY bitfile";

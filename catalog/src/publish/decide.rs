@@ -203,7 +203,11 @@ pub(super) fn decide(
 }
 
 fn check_place<'p>(file: &NewFile, facts: &Facts, policies: &'p Policies) -> Result<&'p ClassOfService> {
-    crate::path::check_file_name(&file.name)?;
+    // A key that ends in `/` is a file without a name, which only a door of keys makes.
+    match file.twins {
+        Twins::Allow => crate::path::check_new_name(&file.name)?,
+        Twins::Refuse => crate::path::check_file_name(&file.name)?,
+    }
     let name = || file.name.clone();
     match facts.parent {
         Parent::Missing => return Err(CatalogError::not_found("directory", format!("#{}", file.parent))),

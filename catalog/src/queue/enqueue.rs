@@ -41,7 +41,8 @@ statements! {
         "INSERT INTO work (id, kind, pool, bitfile, bytes, created_us, due_us, epoch, failures)
         SELECT r.work, 'migrate', b.cos, b.id, b.size, CAST($2 AS BIGINT), CAST($2 AS BIGINT), 0, 0
         FROM r JOIN bitfile b ON b.id = r.id
-        WHERE b.on_disk = 1 AND b.tapes < b.tapes_wanted AND b.entry IS NOT NULL
+        WHERE b.on_disk = 1 AND b.tapes < b.tapes_wanted
+            AND (b.entry IS NOT NULL OR EXISTS (SELECT 1 FROM version v WHERE v.bitfile = b.id))
         ON CONFLICT (bitfile, kind) WHERE bitfile IS NOT NULL DO UPDATE SET
             due_us = CASE WHEN work.holder IS NULL THEN excluded.due_us ELSE work.due_us END";
 

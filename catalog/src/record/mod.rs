@@ -4,6 +4,7 @@ pub mod account;
 pub mod bitfile;
 pub mod name;
 pub mod policy;
+pub mod s3;
 pub mod stats;
 pub mod volume;
 pub mod work;
@@ -18,6 +19,10 @@ pub use name::{
     Residency, Resolved, Twins, Walked,
 };
 pub use policy::{ClassOfService, Hierarchy, MediumKind, Policies, StorageClass, TapeRead};
+pub use s3::{
+    AccessKey, Bucket, CompleteUpload, DeleteObject, Deleted, NewBucket, NewObject, NewPart, NewUpload, Object,
+    ObjectData, Precondition, Retention, Tags, Upload, UploadPart, Version, VersionRef, Versioning,
+};
 pub use stats::{COUNT_LIMIT, QueueLength, Reclaimed, Statistics, VolumeFile};
 pub use volume::{AppendWish, Home, Medium, NewVolume, TapePosition, Volume, VolumeState};
 pub use work::{

@@ -9,7 +9,7 @@ use crate::{Catalog, Options};
 
 /// Every statement of every module.
 fn all() -> Vec<&'static Statement> {
-    let modules = [
+    let mut modules = vec![
         crate::accounts::ALL,
         crate::batch::ALL,
         crate::catalog::ALL,
@@ -35,6 +35,7 @@ fn all() -> Vec<&'static Statement> {
         crate::testing::GENERATE,
         crate::volumes::ALL,
     ];
+    modules.extend(crate::objects::ALL);
     modules.into_iter().flatten().collect()
 }
 
@@ -99,7 +100,10 @@ async fn every_statement_has_the_same_columns_and_types_on_both_databases() {
 
 /// Tables that grow with the number of files or requests. The others (volumes, accounts, policies, leases) may be read
 /// whole.
-const LARGE: [&str; 9] = ["entry", "bitfile", "copy", "segment", "deleted", "partial", "pin", "work", "request"];
+const LARGE: [&str; 12] = [
+    "entry", "bitfile", "copy", "segment", "deleted", "partial", "pin", "work", "request", "object", "version",
+    "upload",
+];
 
 #[tokio::test]
 async fn no_statement_reads_a_whole_large_table() {

@@ -16,6 +16,7 @@ mod events;
 mod extract;
 mod files;
 mod health;
+mod keys;
 mod people;
 mod queue;
 mod refusal;
@@ -58,6 +59,8 @@ pub struct Services {
     pub transfers: Option<Transfers>,
     /// Hierarchical storage.
     pub hsm: Hsm,
+    /// Seals access keys; `None` where there is no S3 door.
+    pub sealer: Option<Arc<crate::s3::secrets::Sealer>>,
     /// The process's metrics.
     pub telemetry: Option<Telemetry>,
 }
@@ -108,6 +111,9 @@ fn router(services: Services) -> Router {
         .route("/v1/groups/{group}", put(people::put_group).delete(people::remove_group))
         .route("/v1/quotas", get(people::quotas))
         .route("/v1/quotas/{account}", put(people::set_quota).delete(people::remove_quota))
+        .route("/v1/keys", get(keys::list).post(keys::create))
+        .route("/v1/keys/{key}", axum::routing::delete(keys::remove))
+        .route("/v1/keys/{key}/{what}", post(keys::change))
         .route("/v1/maps", get(people::maps).post(people::map).delete(people::unmap))
         .route("/v1/files", get(files::info))
         .route("/v1/deleted", get(files::deleted))

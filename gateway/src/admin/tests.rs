@@ -50,6 +50,7 @@ impl Door {
         let credential = ca.issue(&holder, &clock).expect("issued").credential().expect("loads");
         let keys = Keys { credential: HotCredential::fixed(credential), site: trust(&ca), users: trust(&users) };
         let services = Services {
+            sealer: None,
             gateway: "gw1".parse().expect("a name"),
             catalog: site.catalog.clone(),
             identities: Identities::new(site.catalog.clone(), None),

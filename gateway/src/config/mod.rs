@@ -20,7 +20,7 @@ pub use self::{
     site::{CatalogueConfig, IdentityConfig, LimitsConfig, MoverConfig, NamesConfig, QuotaConfig, TlsConfig},
     storage::{ClassOfServiceConfig, HierarchyConfig, PlacedClass, StorageClassConfig, StorageConfig, policies},
 };
-use crate::{admin::AdminConfig, ftp::FtpConfig, hsm::HsmConfig};
+use crate::{admin::AdminConfig, ftp::FtpConfig, hsm::HsmConfig, s3::S3Config};
 
 /// Everything a gateway is told at its start.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -58,6 +58,8 @@ pub struct Config {
     pub quotas: Vec<QuotaConfig>,
     /// `[ftp]`
     pub ftp: FtpConfig,
+    /// `[s3]`
+    pub s3: S3Config,
     /// `[admin]`
     pub admin: AdminConfig,
     /// `[hsm]`
@@ -83,6 +85,7 @@ impl Default for Config {
             classes: storage::default_classes(),
             quotas: Vec::new(),
             ftp: FtpConfig::default(),
+            s3: S3Config::default(),
             admin: AdminConfig::default(),
             hsm: HsmConfig::default(),
             log: LogSettings::default(),
@@ -108,6 +111,8 @@ const PARTS: &[&str] = &[
     site::TEMPLATE,
     FtpConfig::TEMPLATE,
     "\n",
+    S3Config::TEMPLATE,
+    "\n",
     AdminConfig::TEMPLATE,
     "\n",
     LogSettings::TEMPLATE,
@@ -129,6 +134,8 @@ impl Settings for Config {
         self.names.check(problems);
         self.limits.check(problems);
         self.ftp.check("ftp", problems);
+        let classes: Vec<_> = self.classes.iter().map(|class| &class.name).collect();
+        self.s3.check("s3", &classes, problems);
         self.admin.check("admin", problems);
         self.hsm.check("hsm", problems);
         self.check_storage(problems);

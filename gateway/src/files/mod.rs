@@ -118,6 +118,12 @@ impl Files {
         self
     }
 
+    /// The directory that doors show as the root.
+    #[must_use]
+    pub const fn export(&self) -> &TreePath {
+        &self.export
+    }
+
     /// Reads a path that a client gave, from `base` if it is relative.
     ///
     /// # Errors
@@ -168,7 +174,9 @@ impl Files {
         let page = self.catalog.list(directory.id, &listing).await?;
         let item =
             |entry: Entry| Item { rights: who.rights(&entry), removable: who.may_unlink(directory, &entry), entry };
-        Ok(Page { directory: view.item(directory), items: page.items.into_iter().map(item).collect(), next: page.next })
+        // A key that ends in `/` is a file without a name, which only S3 can name.
+        let named = page.items.into_iter().filter(|entry| entry.is_directory() || !entry.name.is_empty());
+        Ok(Page { directory: view.item(directory), items: named.map(item).collect(), next: page.next })
     }
 
     /// The sum of a file, in lower-case hexadecimal, from the catalogue. A part other than the whole is refused, since

@@ -2,6 +2,8 @@
 //!
 //! - [`DataPort`]: one client's data connections, on whatever movers they are.
 //! - [`Transfers`]: retrieve, store and listing over a data port; each gives a [`Running`].
+//! - [`Publisher`]: what becomes of bytes that were stored, for doors whose files are more than names.
+//! - `pipe`: a door that passes bytes on itself, as a mover's peer.
 //! - `plan`: pure: who connects to whom and sends what. `store::merge`: pure: what was received becomes a file.
 //! - `crew`: the movers' transfers that make up one of ours; `wiring`: data endpoints between movers.
 //! - `shelf`: classes and volumes, as they were a moment ago.
@@ -17,8 +19,10 @@ mod ask;
 mod crew;
 mod desk;
 mod listing;
+mod pipe;
 mod plan;
 mod port;
+mod publisher;
 mod retrieve;
 mod running;
 mod shelf;
@@ -50,7 +54,9 @@ use wire::id::CosName;
 
 pub use self::{
     ask::{CutUpload, Part, Presence, Retrieve, Store, StoreMode},
+    pipe::Pipe,
     port::{DataPort, PortSpec, Side},
+    publisher::Publisher,
     running::{Direction, Progress, Running, Step, Stored, Summary, TransferView},
     stage::{Stager, Waiting},
 };
@@ -160,7 +166,24 @@ impl Transfers {
     pub fn store(&self, port: &mut DataPort, what: Store) -> Running {
         let account = Some(what.principal.account.clone());
         let (shared, path) = (port.shared(), what.target.path.clone());
-        task::begin(&self.0, shared, Direction::Store, account, path, |task| store::run(task, what))
+        let publisher: Arc<dyn Publisher> = Arc::new(self.0.catalog.clone());
+        task::begin(&self.0, shared, Direction::Store, account, path, |task| store::run(task, what, publisher))
+    }
+
+    /// Takes bytes of which something else than a file of the target's name is made.
+    pub fn store_as(&self, port: &mut DataPort, what: Store, publisher: Arc<dyn Publisher>) -> Running {
+        let account = Some(what.principal.account.clone());
+        let (shared, path) = (port.shared(), what.target.path.clone());
+        task::begin(&self.0, shared, Direction::Store, account, path, |task| store::run(task, what, publisher))
+    }
+
+    /// Connects to a mover's data endpoint of a port that lets this site's parts in.
+    ///
+    /// # Errors
+    ///
+    /// If the mover does not answer.
+    pub async fn pipe(&self, address: std::net::SocketAddr) -> Result<Pipe, Failure> {
+        pipe::connect(&self.0, address).await
     }
 
     /// Sends a text that the gateway makes: a directory listing.

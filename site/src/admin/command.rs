@@ -258,6 +258,45 @@ pub enum PeopleCommand {
     /// Which certificate is which account.
     #[command(subcommand)]
     Map(MapCommand),
+    /// Access keys for S3.
+    #[command(subcommand)]
+    Key(KeyCommand),
+}
+
+/// Access keys for S3.
+#[derive(Debug, Subcommand)]
+pub enum KeyCommand {
+    /// All of them, without their secrets.
+    List {
+        /// Only of this account.
+        #[arg(long)]
+        account: Option<AccountName>,
+    },
+    /// Make one; its secret is shown now and never again.
+    Create {
+        /// Whose it will be.
+        account: AccountName,
+    },
+    /// Let one be used no more.
+    Disable {
+        /// The key.
+        key: String,
+    },
+    /// Let one be used again.
+    Enable {
+        /// The key.
+        key: String,
+    },
+    /// Make another for the same account; the old one works until it is disabled.
+    Rotate {
+        /// The old key.
+        key: String,
+    },
+    /// Remove one.
+    Remove {
+        /// The key.
+        key: String,
+    },
 }
 
 /// Accounts.

@@ -3,12 +3,12 @@
 use hyper::Method;
 use wire::admin::{
     Done,
-    people::{Group, Limits, Map, NewGroup, NewUser, Quota, Subject, User},
+    people::{Group, Key, Limits, Map, NewGroup, NewKey, NewUser, Quota, SecretKey, Subject, User},
 };
 
 use super::{
     AdminError, Connection, Output,
-    command::{GroupCommand, MapCommand, PeopleCommand, QuotaCommand, UserCommand},
+    command::{GroupCommand, KeyCommand, MapCommand, PeopleCommand, QuotaCommand, UserCommand},
     show::{bytes, list, or_dash, table},
 };
 
@@ -37,6 +37,7 @@ pub(super) async fn run(command: PeopleCommand, connection: &mut Connection, out
         PeopleCommand::Quota(QuotaCommand::Remove { account }) => {
             change(connection, output, Method::DELETE, &format!("/v1/quotas/{account}"), &()).await
         }
+        PeopleCommand::Key(command) => keys(command, connection, output).await,
         PeopleCommand::Map(MapCommand::List) => output.print(&connection.get("/v1/maps").await?, show_maps),
         PeopleCommand::Map(MapCommand::Add { subject, account }) => {
             change(connection, output, Method::POST, "/v1/maps", &Map { subject, account }).await
@@ -45,6 +46,41 @@ pub(super) async fn run(command: PeopleCommand, connection: &mut Connection, out
             change(connection, output, Method::DELETE, "/v1/maps", &Subject { subject }).await
         }
     }
+}
+
+async fn keys(command: KeyCommand, connection: &mut Connection, output: Output) -> Result<(), AdminError> {
+    let secret = |made: &SecretKey| format!("access key {}\nsecret     {}", made.key, made.secret);
+    match command {
+        KeyCommand::List { account } => {
+            let of = account.map(|account| format!("?account={account}")).unwrap_or_default();
+            let keys: Vec<Key> = connection.get(&format!("/v1/keys{of}")).await?;
+            output.print(&keys, show_keys)
+        }
+        KeyCommand::Create { account } => {
+            let made = connection.send(Method::POST, "/v1/keys", &NewKey { account }).await?;
+            output.print(&made, secret)
+        }
+        KeyCommand::Rotate { key } => {
+            let made = connection.send(Method::POST, &format!("/v1/keys/{key}/rotate"), &()).await?;
+            output.print(&made, secret)
+        }
+        KeyCommand::Disable { key } => {
+            change(connection, output, Method::POST, &format!("/v1/keys/{key}/disable"), &()).await
+        }
+        KeyCommand::Enable { key } => {
+            change(connection, output, Method::POST, &format!("/v1/keys/{key}/enable"), &()).await
+        }
+        KeyCommand::Remove { key } => change(connection, output, Method::DELETE, &format!("/v1/keys/{key}"), &()).await,
+    }
+}
+
+#[allow(clippy::ptr_arg, reason = "the answer's own type")]
+fn show_keys(keys: &Vec<Key>) -> String {
+    let state = |key: &Key| if key.enabled { "enabled" } else { "disabled" }.to_owned();
+    table(
+        ["account", "access key", "state"],
+        keys.iter().map(|key| [key.account.to_string(), key.key.clone(), state(key)]),
+    )
 }
 
 async fn change(

@@ -36,6 +36,8 @@
 //! | `GET /v1/groups`; `PUT`, `DELETE /v1/groups/{group}` | [`people::NewGroup`] | [`people::Group`] list; [`Done`] |
 //! | `GET /v1/quotas`; `PUT`, `DELETE /v1/quotas/{account}` | [`people::Limits`] | [`people::Quota`] list; [`Done`] |
 //! | `GET /v1/maps`; `POST /v1/maps`; `DELETE /v1/maps` | [`people::Map`]; [`people::Subject`] | [`people::Map`] list; [`Done`] |
+//! | `GET /v1/keys?account=`; `POST /v1/keys` | [`people::NewKey`] | [`people::Key`] list; [`people::SecretKey`] |
+//! | `POST /v1/keys/{key}/disable`, `/enable`; `/rotate`; `DELETE /v1/keys/{key}` | – | [`Done`]; [`people::SecretKey`] |
 //! | `GET /v1/files?path=` | – | [`files::Info`] |
 //! | `GET /v1/deleted?path=&after=&limit=` | – | [`files::Deleted`] list |
 //! | `POST /v1/deleted/{bitfile}/restore` | [`files::Restore`] | [`files::Restored`] |

@@ -98,3 +98,40 @@ pub struct Map {
     /// The account.
     pub account: AccountName,
 }
+
+/// An access key of an account, without its secret.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Key {
+    /// Its public half.
+    pub key: String,
+    /// Whose it is.
+    pub account: AccountName,
+    /// Whether it can be used.
+    pub enabled: bool,
+    /// When it was made.
+    pub created_us: i64,
+}
+
+/// An access key to be made.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct NewKey {
+    /// Whose it will be.
+    pub account: AccountName,
+}
+
+/// An access key that was made: the only time its secret is shown.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SecretKey {
+    /// Its public half.
+    pub key: String,
+    /// Whose it is.
+    pub account: AccountName,
+    /// Its secret half.
+    pub secret: String,
+}
+
+impl std::fmt::Debug for SecretKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SecretKey").field("key", &self.key).field("account", &self.account).finish_non_exhaustive()
+    }
+}

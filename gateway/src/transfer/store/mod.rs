@@ -32,17 +32,18 @@ use self::{
     merge::{Run, Unfit},
     receive::{Cut, Got, receive},
 };
-use super::{Store, StoreMode, Stored, Summary, crew::Crew, task::Task};
+use super::{Publisher, Store, StoreMode, Stored, Summary, crew::Crew, task::Task};
 use crate::failure::{Failure, FailureKind};
 
-pub(super) async fn run(task: Arc<Task>, what: Store) -> Result<Summary, Failure> {
+pub(super) async fn run(task: Arc<Task>, what: Store, publisher: Arc<dyn Publisher>) -> Result<Summary, Failure> {
     let stock = task.unless_stopped(task.inner.shelf.stock(false)).await??;
     let existing = what.target.existing.as_ref().and_then(|entry| entry.file()).map(|file| &file.cos);
     let cos = what.cos.as_ref().or(existing).unwrap_or(&task.inner.limits.default_cos);
     let (class, disk) = stock.class(cos)?;
     let upload = Upload {
-        extra: extra_sums(class, &what),
-        foundation: foundation::lay(&task, &what, extra_sums(class, &what)).await?,
+        extra: extra_sums(class, &what, &*publisher),
+        foundation: foundation::lay(&task, &what, extra_sums(class, &what, &*publisher)).await?,
+        publisher: &*publisher,
         task: &task,
         what: &what,
         class,
@@ -55,12 +56,13 @@ pub(super) async fn run(task: Arc<Task>, what: Store) -> Result<Summary, Failure
     }
 }
 
-/// The sums that the class keeps, and the one that the client wants compared.
-fn extra_sums(class: &ClassOfService, what: &Store) -> ExtraSums {
+/// The sums that the class keeps, the publisher needs, and the one that the client wants compared.
+fn extra_sums(class: &ClassOfService, what: &Store, publisher: &dyn Publisher) -> ExtraSums {
+    let needed = publisher.extra_sums();
     let wanted = |algorithm| what.sum.as_ref().is_some_and(|(of, _)| *of == algorithm);
     ExtraSums {
-        md5: class.extra_sums.md5 || wanted(Algorithm::Md5),
-        sha256: class.extra_sums.sha256 || wanted(Algorithm::Sha256),
+        md5: class.extra_sums.md5 || needed.md5 || wanted(Algorithm::Md5),
+        sha256: class.extra_sums.sha256 || needed.sha256 || wanted(Algorithm::Sha256),
     }
 }
 
@@ -70,6 +72,7 @@ struct Upload<'a> {
     what: &'a Store,
     class: &'a ClassOfService,
     disk: &'a StorageClass,
+    publisher: &'a dyn Publisher,
     extra: ExtraSums,
     foundation: Foundation,
 }
@@ -101,8 +104,7 @@ impl Upload<'_> {
             let failure = Failure::new(FailureKind::DataConnectionLost, text);
             return Err(self.keep_segments(crew, segments, failure, Some(FaultKind::PeerLost)).await);
         }
-        let published =
-            self.task.inner.catalog.publish(self.new_file(segments.clone(), whole.size_bytes, whole.sums)).await;
+        let published = self.publisher.publish(self.new_file(segments.clone(), whole.size_bytes, whole.sums)).await;
         let published = match published {
             Ok(published) => published,
             // Dropping the crew has the catalogue asked what became of it, when it is back.

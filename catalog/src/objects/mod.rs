@@ -1,0 +1,27 @@
+//! The S3 door's part of the catalogue.
+//!
+//! - `keys`: access keys. `buckets`: directories with attributes.
+//! - `look`: one version of a key. `list`: pages of keys and of versions.
+//! - `put`: publishing an object. `delete`: removing one. `versions`: what moves into and out of the tree meanwhile.
+//! - `multipart`: uploads in parts, which become an object in one transaction.
+//!
+//! A key's current version is a file of the tree: the components of the key are directories, its last is the file. A
+//! key that ends in `/` is a file without a name in its directory, which only S3 sees. Versions that are not current,
+//! and delete markers, have no name in the tree and lie in a table of their own, in the order of keys.
+
+mod buckets;
+mod delete;
+mod keys;
+mod list;
+mod look;
+mod multipart;
+mod place;
+mod put;
+mod versions;
+
+pub use list::{ObjectListing, ObjectPage, VersionListing};
+pub(crate) use multipart::drop_expired_uploads;
+
+#[cfg(test)]
+pub(crate) const ALL: [&[crate::sql::Statement]; 9] =
+    [buckets::ALL, delete::ALL, keys::ALL, list::ALL, look::ALL, multipart::ALL, place::ALL, put::ALL, versions::ALL];

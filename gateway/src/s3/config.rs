@@ -1,0 +1,119 @@
+//! The S3 door's section of the gateway's configuration.
+//!
+//! Owns the defaults, and what a storage class of S3 means here: a class of service.
+
+use std::{collections::BTreeMap, net::SocketAddr};
+
+use daemon::config::{Problems, TimeSpan};
+use serde::{Deserialize, Serialize};
+use wire::id::CosName;
+
+/// `[s3]`
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct S3Config {
+    /// Where the door listens with TLS; none turns it off.
+    pub listen: Vec<SocketAddr>,
+    /// Where it listens without TLS.
+    pub listen_clear: Vec<SocketAddr>,
+    /// Names under which buckets are host names: `BUCKET.NAME`.
+    pub domains: Vec<String>,
+    /// The region that clients are told.
+    pub region: String,
+    /// Requests signed by version 2 of the signature, which is older than SHA-256, are taken too.
+    pub signature_v2: bool,
+    /// Connections at a time.
+    pub max_connections: u32,
+    /// How long a client may send nothing in the middle of a body, or leave an answer unread.
+    pub stall_limit: TimeSpan,
+    /// When an upload in parts that nobody completes is given up.
+    pub upload_limit: TimeSpan,
+    /// Storage classes and the classes of service they mean; one that is not here is refused.
+    pub classes: BTreeMap<String, CosName>,
+}
+
+fn cos(name: &str) -> CosName {
+    CosName::new(name).expect("a good name")
+}
+
+impl Default for S3Config {
+    fn default() -> Self {
+        let classes =
+            [("STANDARD", "disk"), ("GLACIER_IR", "single"), ("GLACIER", "single"), ("DEEP_ARCHIVE", "standard")];
+        Self {
+            listen: Vec::new(),
+            listen_clear: Vec::new(),
+            domains: Vec::new(),
+            region: "us-east-1".to_owned(),
+            signature_v2: false,
+            max_connections: 2000,
+            stall_limit: TimeSpan::seconds(120),
+            upload_limit: TimeSpan::seconds(7 * 86_400),
+            classes: classes.into_iter().map(|(class, name)| (class.to_owned(), cos(name))).collect(),
+        }
+    }
+}
+
+impl S3Config {
+    /// The section with every key, its default and a comment.
+    pub const TEMPLATE: &'static str = r#"# The S3 door. Buckets are directories below [names] export.
+[s3]
+# Where it listens with TLS, and without; [] turns it off.
+listen = []
+listen_clear = []
+# Names under which buckets are host names (BUCKET.NAME), such as "s3.example.org".
+domains = []
+# The region that clients are told.
+region = "us-east-1"
+# Take requests signed by version 2 of the signature too (SHA-1): for old clients only.
+signature_v2 = false
+# Connections at a time.
+max_connections = 2000
+# How long a client may send nothing in the middle of a body, or leave an answer unread.
+stall_limit = "2m"
+# When an upload in parts that nobody completes is given up.
+upload_limit = "7d"
+
+# Storage classes of S3 and the classes of service they mean. Objects of GLACIER and DEEP_ARCHIVE that are on tape must
+# be restored before they are read; those of the others are waited for.
+[s3.classes]
+STANDARD = "disk"
+GLACIER_IR = "single"
+GLACIER = "single"
+DEEP_ARCHIVE = "standard"
+"#;
+
+    /// Whether any address is listened on.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        !self.listen.is_empty() || !self.listen_clear.is_empty()
+    }
+
+    /// Reports what makes no sense; `section` is `s3`, `known` the classes of service there are.
+    pub fn check(&self, section: &str, known: &[&CosName], problems: &mut Problems) {
+        if self.max_connections == 0 {
+            problems.add(format!("{section}.max_connections"), "is nothing", "leave it out for the default");
+        }
+        for (key, span) in [("stall_limit", self.stall_limit), ("upload_limit", self.upload_limit)] {
+            if span.duration().is_zero() {
+                problems.add(format!("{section}.{key}"), "is nothing", "leave it out for the default");
+            }
+        }
+        if !self.is_open() {
+            return;
+        }
+        for (class, cos) in &self.classes {
+            if !known.contains(&cos) {
+                let names = known.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+                let key = format!("{section}.classes.{class}");
+                problems.add(key, format!("is {cos:?}, which no [[cos]] has"), format!("name one of: {names}"));
+            }
+        }
+        for domain in &self.domains {
+            if domain.is_empty() || domain.starts_with('.') || domain.contains(['/', ' ']) {
+                let advice = "write a host name, with a port if clients name one";
+                problems.add(format!("{section}.domains"), format!("has {domain:?}"), advice);
+            }
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! curl, aws, s3cmd and rclone, told where a site is and who they are.
+
+use std::{path::PathBuf, process::Stdio, time::Duration};
+
+use anyhow::{Context, Result, ensure};
+use catalog::AccessKey;
+use gateway::s3::secrets::{Sealer, new_key};
+use tests::{Site, User, bytes};
+use tokio::process::Command;
+
+/// No client here needs longer; one that hangs fails its test.
+const CLIENT_LIMIT: Duration = Duration::from_secs(120);
+
+/// A site with an S3 door in clear, and the programs of its user alice.
+pub(crate) struct Programs {
+    site: Site,
+    alice: User,
+    key: String,
+    secret: String,
+}
+
+/// What a client program said.
+pub(crate) struct Said {
+    status: Option<i32>,
+    pub(crate) out: Vec<u8>,
+    err: String,
+}
+
+impl Said {
+    /// The standard output, of a program that succeeded.
+    pub(crate) fn good(self) -> Result<String> {
+        let text = String::from_utf8_lossy(&self.out).into_owned();
+        ensure!(self.status == Some(0), "exit status {:?}\n{text}\n{}", self.status, self.err);
+        Ok(text)
+    }
+}
+
+impl Programs {
+    pub(crate) async fn start() -> Result<Self> {
+        let site = Site::builder()
+            .gateway(|config| {
+                config.s3.listen_clear = vec!["127.0.0.1:0".parse().expect("an address")];
+            })
+            .start()
+            .await;
+        let alice = site.user("alice").await;
+        let (key, secret) = new_key()?;
+        let sealer = Sealer::open(&site.folder().join("gateway/s3-secrets.key"))?;
+        let account = wire::id::AccountName::new("alice")?;
+        let made = AccessKey {
+            id: key.clone(),
+            account,
+            sealed: sealer.seal(&key, secret.expose()),
+            disabled: false,
+            created: site.gateway.catalog.now(),
+            expires: None,
+            session: None,
+        };
+        site.gateway.catalog.add_access_key(made).await?;
+        Ok(Self { site, alice, key, secret: secret.expose().clone() })
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.site.folder().join(name)
+    }
+
+    pub(crate) fn text_of(&self, name: &str) -> String {
+        self.path(name).display().to_string()
+    }
+
+    /// Makes a file with noise in it.
+    pub(crate) fn write(&self, name: &str, length: usize, seed: u64) -> Result<Vec<u8>> {
+        let (data, path) = (bytes(seed, length), self.path(name));
+        std::fs::create_dir_all(path.parent().context("a folder")?)?;
+        std::fs::write(path, &data)?;
+        Ok(data)
+    }
+
+    pub(crate) fn read(&self, name: &str) -> Result<Vec<u8>> {
+        Ok(std::fs::read(self.path(name))?)
+    }
+
+    fn door(&self) -> String {
+        self.site.gateway.doors.s3_clear.first().expect("the S3 door is open").to_string()
+    }
+
+    /// curl with a signature of alice's.
+    pub(crate) async fn curl(&self, arguments: &[&str], path: &str) -> Result<Said> {
+        self.curl_as(&self.secret, arguments, path).await
+    }
+
+    pub(crate) async fn curl_as(&self, secret: &str, arguments: &[&str], path: &str) -> Result<Said> {
+        let user = format!("{}:{secret}", self.key);
+        // curl's own signature does not cover the payload of an upload unless it is told its hash.
+        let fixed =
+            ["--aws-sigv4", "aws:amz:us-east-1:s3", "--user", user.as_str(), "-H", "x-amz-content-sha256: UNSIGNED-PAYLOAD"];
+        self.plain(&[&fixed[..], arguments].concat(), path).await
+    }
+
+    /// curl without a signature.
+    pub(crate) async fn plain(&self, arguments: &[&str], path: &str) -> Result<Said> {
+        let url = format!("http://{}/{path}", self.door());
+        let mut command = Command::new("curl");
+        command.args(["--disable", "-sS"]).args(arguments).arg(url);
+        run(command).await
+    }
+
+    pub(crate) async fn fetch(&self, url: &str) -> Result<Said> {
+        let mut command = Command::new("curl");
+        command.args(["--disable", "-sS", url]);
+        run(command).await
+    }
+
+    /// curl by FTP with alice's certificate.
+    pub(crate) async fn ftp(&self, arguments: &[&str], path: &str) -> Result<Said> {
+        let url = format!("ftp://{}//{path}", self.site.ftp());
+        let mut command = Command::new("curl");
+        command.args(["--disable", "-sS", "--ssl-reqd", "--cacert"]).arg(self.path("ca.pem"));
+        command.arg("--cert").arg(&self.alice.certificate).args(["--user", ":"]).args(arguments).arg(url);
+        run(command).await
+    }
+
+    pub(crate) async fn aws(&self, arguments: &[&str]) -> Result<Said> {
+        let mut command = Command::new("aws");
+        command.args(["--endpoint-url", &format!("http://{}", self.door())]).args(arguments);
+        command
+            .env("AWS_ACCESS_KEY_ID", &self.key)
+            .env("AWS_SECRET_ACCESS_KEY", &self.secret)
+            .env("AWS_DEFAULT_REGION", "us-east-1")
+            .env("AWS_CONFIG_FILE", self.path("no-config"))
+            .env("AWS_EC2_METADATA_DISABLED", "true");
+        run(command).await
+    }
+
+    pub(crate) async fn s3cmd(&self, arguments: &[&str]) -> Result<Said> {
+        let mut command = Command::new("s3cmd");
+        command.args(["--config", "/dev/null", "--no-ssl", "--host", &self.door()]);
+        command.args(["--host-bucket", &format!("{}/%(bucket)", self.door()), "--no-progress"]);
+        command.args(["--access_key", &self.key, "--secret_key", &self.secret, "--region", "us-east-1"]);
+        command.args(arguments);
+        run(command).await
+    }
+
+    pub(crate) async fn rclone(&self, arguments: &[&str]) -> Result<Said> {
+        let mut command = Command::new("rclone");
+        command.args(arguments);
+        command
+            .env("RCLONE_CONFIG", self.path("no-rclone.conf"))
+            .env("RCLONE_CONFIG_SITE_TYPE", "s3")
+            .env("RCLONE_CONFIG_SITE_PROVIDER", "Other")
+            .env("RCLONE_CONFIG_SITE_ACCESS_KEY_ID", &self.key)
+            .env("RCLONE_CONFIG_SITE_SECRET_ACCESS_KEY", &self.secret)
+            .env("RCLONE_CONFIG_SITE_REGION", "us-east-1")
+            .env("RCLONE_CONFIG_SITE_ENDPOINT", format!("http://{}", self.door()))
+            .env("RCLONE_S3_UPLOAD_CUTOFF", "6Mi");
+        run(command).await
+    }
+}
+
+async fn run(mut command: Command) -> Result<Said> {
+    command.stdin(Stdio::null()).kill_on_drop(true);
+    let name = format!("{:?}", command.as_std().get_program());
+    let output = tokio::time::timeout(CLIENT_LIMIT, command.output()).await;
+    let output = output.with_context(|| format!("{name} hangs"))?;
+    let output = output.with_context(|| format!("start {name}: tests/prepare installs it"))?;
+    let err = String::from_utf8_lossy(&output.stderr).into_owned();
+    Ok(Said { status: output.status.code(), out: output.stdout, err })
+}
