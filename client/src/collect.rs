@@ -193,7 +193,7 @@ impl Client<Ready> {
         while connections.running > 0 && ends.recv().await.is_some() {
             connections.running -= 1;
         }
-        receiving.meter.connections(opening.stops.figures());
+        receiving.meter.connections(stops.figures());
         if last.is_none() {
             self.abort().await?;
         }

@@ -50,7 +50,8 @@ impl Client<Ready> {
         let whole = ByteRange::between(0, size).map_err(|error| bad(error.to_string()))?;
         self.set_mode(TransferMode::Extended).await?;
         self.set_streams(1).await?;
-        let listener = self.listen().await?;
+        let mut listeners = self.listen(&[]).await?;
+        let listener = listeners.pop().expect("one address was asked for");
         let mut blocks = Blocks { listener, open: None, buffer: vec![0; 256 << 10] };
         for missing in receiving.file.coverage().missing_in(whole) {
             let mut at = missing.offset();

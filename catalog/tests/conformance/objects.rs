@@ -21,7 +21,7 @@ on_both! {
     access_keys_are_of_accounts_and_can_be_disabled;
 }
 
-pub async fn bucket(site: &Site, name: &str) -> EntryId {
+pub(crate) async fn bucket(site: &Site, name: &str) -> EntryId {
     let new = NewBucket {
         parent: ROOT,
         name: name.to_owned(),
@@ -34,7 +34,7 @@ pub async fn bucket(site: &Site, name: &str) -> EntryId {
     site.catalog.create_bucket(new).await.expect("a bucket").entry
 }
 
-pub async fn object(site: &Site, bucket: EntryId, key: &str, etag: &str) -> NewObject {
+pub(crate) async fn object(site: &Site, bucket: EntryId, key: &str, etag: &str) -> NewObject {
     NewObject {
         bucket,
         key: key.to_owned(),

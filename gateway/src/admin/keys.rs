@@ -1,9 +1,6 @@
 //! Access keys of accounts. A secret is shown once, to whoever makes the key.
 
-use axum::{
-    Extension, Json,
-    extract::{Path, Query, State as Axum},
-};
+use axum::{Extension, extract::State as Axum};
 use catalog::AccessKey;
 use serde::Deserialize;
 use tracing::info;
@@ -18,6 +15,7 @@ use wire::{
 use super::{
     State,
     door::Caller,
+    extract::{Json, Path, Query},
     refusal::{Answer, Refusal},
 };
 use crate::s3::secrets::new_key;

@@ -196,7 +196,7 @@ impl Door {
             size_bytes: Some(incoming.size_bytes),
             sum: None,
             modified_us: None,
-            listen_for: None,
+            client: None,
         };
         let mut running = self.transfers.store_as(&mut port, what, Arc::<Judged>::clone(&judged) as Arc<dyn Publisher>);
         let mut pipe = self.connected(&mut running).await?;

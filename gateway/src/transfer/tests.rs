@@ -349,7 +349,7 @@ async fn unconfirmed_files_are_confirmed_if_the_catalogue_has_them_and_removed_i
 
 #[tokio::test]
 async fn nothing_new_begins_while_the_gateway_goes_down() {
-    let (world, mover) = one_mover().await;
+    let (world, _mover) = one_mover().await;
     world.shutdown.stop();
     let failure = world.transfers.port(passive(Framing::Stream)).await.expect_err("refused");
     assert_eq!(failure.ftp_code(), 421);

@@ -60,10 +60,15 @@ pub(super) async fn wait(target: &Target, limit: Duration, output: Output) -> Re
         match status {
             Ok(status) => match &status.ready {
                 Readiness::Ready => return output.print(&status, |_| "ready".to_owned()),
+                Readiness::Degraded { reason } => return output.print(&status, |_| format!("ready, but {reason}")),
                 Readiness::NotReady { reason } if Instant::now() >= deadline => {
                     return Err(AdminError::NotThere(format!("the site is not ready: {reason}")));
                 }
-                Readiness::NotReady { .. } => {}
+                Readiness::Unknown if Instant::now() >= deadline => {
+                    let text = "the site is in a state that only a newer penstock knows: use its own version";
+                    return Err(AdminError::NotThere(text.to_owned()));
+                }
+                Readiness::NotReady { .. } | Readiness::Unknown => {}
             },
             Err(error) if Instant::now() >= deadline || !error.may_pass() => return Err(error),
             Err(_) => {}

@@ -92,8 +92,14 @@ impl Programs {
     pub(crate) async fn curl_as(&self, secret: &str, arguments: &[&str], path: &str) -> Result<Said> {
         let user = format!("{}:{secret}", self.key);
         // curl's own signature does not cover the payload of an upload unless it is told its hash.
-        let fixed =
-            ["--aws-sigv4", "aws:amz:us-east-1:s3", "--user", user.as_str(), "-H", "x-amz-content-sha256: UNSIGNED-PAYLOAD"];
+        let fixed = [
+            "--aws-sigv4",
+            "aws:amz:us-east-1:s3",
+            "--user",
+            user.as_str(),
+            "-H",
+            "x-amz-content-sha256: UNSIGNED-PAYLOAD",
+        ];
         self.plain(&[&fixed[..], arguments].concat(), path).await
     }
 
