@@ -131,11 +131,16 @@ fn stand_in(path: &Path, text: &str, real: &Path) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("made executable");
 }
 
-/// `pftp`, which is of another package: cargo is asked for it, in the folder and the profile that `penstock` is of.
+/// `pftp`, which is of another package. When the whole workspace is tested, cargo has built it beside `penstock`; when only
+/// this package is and it is not there, cargo is asked for it.
 fn pftp() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
         let folder = Path::new(env!("CARGO_BIN_EXE_penstock")).parent().expect("a program lies in a folder");
+        let there = folder.join("pftp");
+        if there.exists() {
+            return there;
+        }
         let profile = match folder.file_name().and_then(|name| name.to_str()) {
             Some("debug") | None => "dev",
             Some(other) => other,
@@ -147,6 +152,6 @@ fn pftp() -> &'static Path {
             .status()
             .expect("cargo runs");
         assert!(status.success(), "pftp was not built");
-        folder.join("pftp")
+        there
     })
 }
