@@ -217,7 +217,7 @@ fn the_double_hop_halves_on_a_shared_medium_and_a_handshake_costs_round_trips() 
 fn a_paper_is_measured_and_written_with_its_plots() {
     let folder = tempdir().expect("a folder");
     let mut command = Command::new(PROGRAM);
-    command.args(["lab", "paper", "gfarm-2006", "--quick", "--size", "16MB", "--out"]).arg(folder.path().join("out"));
+    command.args(["lab", "paper", "gfarm-2006", "--quick", "--size", "64MB", "--out"]).arg(folder.path().join("out"));
     let output = command.arg("--scratch").arg(folder.path()).output().expect("penstock runs");
     assert!(output.status.success(), "{}", text(&output));
     let out = folder.path().join("out");
