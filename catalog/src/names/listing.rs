@@ -74,7 +74,8 @@ impl Catalog {
     }
 
     /// One page of everything below a directory, in key order; `after` and `prefix` are keys below it. A directory
-    /// comes before what lies in it.
+    /// comes before what lies in it. A page has one more than was asked for where it would end between a directory and
+    /// the file without a name in it, which have the same key.
     ///
     /// # Errors
     ///
@@ -84,11 +85,13 @@ impl Catalog {
         let mut frames = self.start_walk(directory, listing).await?;
         let mut items = Vec::new();
         while let Some(frame) = frames.last_mut() {
-            if items.len() == limit {
+            let full = items.len() >= limit;
+            // A directory and the file without a name in it have the same key: a page does not end between them.
+            if full && !items.last().is_some_and(|last: &Walked| last.entry.is_directory()) {
                 break;
             }
             if frame.waiting.is_empty() && !frame.exhausted {
-                let wanted = u32::try_from(limit - items.len()).unwrap_or(WALK_PAGE).min(WALK_PAGE);
+                let wanted = u32::try_from(limit.saturating_sub(items.len())).unwrap_or(WALK_PAGE).clamp(1, WALK_PAGE);
                 let page = self.page(frame.directory, &frame.range, wanted).await?;
                 frame.exhausted = page.len() < wanted as usize;
                 if let Some(last) = page.last() {
@@ -96,9 +99,14 @@ impl Catalog {
                 }
                 frame.waiting = page.into();
             }
-            let Some(entry) = frame.waiting.pop_front() else {
-                frames.pop();
-                continue;
+            let entry = match frame.waiting.pop_front() {
+                Some(entry) if full && !entry.stored_name().is_empty() => break,
+                Some(entry) => entry,
+                None if full => break,
+                None => {
+                    frames.pop();
+                    continue;
+                }
             };
             let key = format!("{}{}", frame.key, entry.stored_name());
             if entry.is_directory() {
@@ -113,7 +121,7 @@ impl Catalog {
             }
             items.push(Walked { key, entry });
         }
-        let next = items.last().filter(|_| items.len() == limit).map(|last| last.key.clone());
+        let next = items.last().filter(|_| items.len() >= limit).map(|last| last.key.clone());
         Ok(Page { items, next })
     }
 
@@ -136,10 +144,10 @@ impl Catalog {
         let mut key = String::new();
         for (depth, &id) in ids.iter().enumerate() {
             if depth >= first_shown {
-                // Behind the directory that the next frame goes on in, or behind the rest of `after`.
+                // Behind the directory that the next frame goes on in, or behind the rest of `after`: if that is a
+                // directory, behind the file without a name in it too.
                 let behind = after
                     .map(|after| &after[key.len()..])
-                    .filter(|rest| !rest.is_empty())
                     .map(|rest| components.get(depth).copied().unwrap_or(rest));
                 let name_prefix = if depth == first_shown { prefix_name } else { "" };
                 let range = Range::new(behind, name_prefix);

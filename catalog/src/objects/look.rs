@@ -40,8 +40,8 @@ macro_rules! current_text {
             ", ",
             object_columns!(),
             "
-            FROM walk w JOIN entry e ON e.id = w.id JOIN bitfile b ON b.id = e.bitfile
-            LEFT JOIN object o ON o.bitfile = b.id WHERE w.depth = $3",
+            FROM walk w CROSS JOIN entry e JOIN bitfile b ON b.id = e.bitfile
+            LEFT JOIN object o ON o.bitfile = b.id WHERE w.depth = $3 AND e.id = w.id",
             $lock
         )
     };
