@@ -1,6 +1,6 @@
 //! The door over real sockets and TLS, with the certificates people have.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::net::SocketAddr;
 
 use catalog::NewAccount;
 use daemon::{

@@ -71,10 +71,13 @@ pub(super) enum Became {
     Part(Box<UploadPart>),
 }
 
+/// The door's word on bytes that came: what becomes of them, what is kept of their sums, and the MD5 that was announced.
+type Verdict = (Becomes, Kept, Option<[u8; 16]>);
+
 /// Publishes when the door has seen the last byte and found it good.
 struct Judged {
     door: Door,
-    verdict: Mutex<Option<oneshot::Receiver<(Becomes, Kept, Option<[u8; 16]>)>>>,
+    verdict: Mutex<Option<oneshot::Receiver<Verdict>>>,
     outcome: Mutex<Option<S3Result<Became>>>,
 }
 
