@@ -146,9 +146,8 @@ impl Catalog {
             if depth >= first_shown {
                 // Behind the directory that the next frame goes on in, or behind the rest of `after`: if that is a
                 // directory, behind the file without a name in it too.
-                let behind = after
-                    .map(|after| &after[key.len()..])
-                    .map(|rest| components.get(depth).copied().unwrap_or(rest));
+                let behind =
+                    after.map(|after| &after[key.len()..]).map(|rest| components.get(depth).copied().unwrap_or(rest));
                 let name_prefix = if depth == first_shown { prefix_name } else { "" };
                 let range = Range::new(behind, name_prefix);
                 frames.push(Frame {

@@ -69,7 +69,8 @@ async fn aws_copies_syncs_lists_presigns_and_removes() -> Result<()> {
     ensure!(listed.contains("tree/large") && listed.contains("tree/sub/small"), "{listed}");
     programs.aws(&["s3", "cp", "s3://data/large", "s3://data/copied"]).await?.good()?;
     let url = programs.aws(&["s3", "presign", "s3://data/copied"]).await?.good()?;
-    ensure!(programs.fetch(url.trim()).await?.out == data, "a pre-signed URL gives the object");
+    let got = programs.fetch(url.trim()).await?.out;
+    ensure!(got == data, "{url} gives {}", String::from_utf8_lossy(&got[..got.len().min(1000)]));
     programs.aws(&["s3", "rb", "--force", "s3://data"]).await?.good()?;
     Ok(())
 }

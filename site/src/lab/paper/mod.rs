@@ -10,7 +10,7 @@
 //! Every effect comes out of the topology and of a protocol that is really spoken: a relay is a mover that receives and
 //! sends, a per-block handshake asks for each block. Nothing waits on purpose.
 //!
-//! [`bench`] has the measurements that they share; a [`Table`] is what comes of one, [`plot`] draws it.
+//! [`mod@bench`] has the measurements that they share; a [`Table`] is what comes of one, [`plot`] draws it.
 
 pub mod bench;
 pub mod gfarm;
