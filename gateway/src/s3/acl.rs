@@ -70,6 +70,27 @@ pub(super) struct GrantHeaders<'a> {
     pub(super) write_acp: Option<&'a str>,
 }
 
+/// The grants of a request, with or without that to write. The inputs of `s3s` have the fields and no type in common.
+macro_rules! grant_headers {
+    ($input:ident) => {
+        $crate::s3::acl::GrantHeaders {
+            full: $input.grant_full_control.as_deref(),
+            read: $input.grant_read.as_deref(),
+            read_acp: $input.grant_read_acp.as_deref(),
+            write: None,
+            write_acp: $input.grant_write_acp.as_deref(),
+        }
+    };
+    ($input:ident, write) => {
+        $crate::s3::acl::GrantHeaders {
+            write: $input.grant_write.as_deref(),
+            ..$crate::s3::acl::grant_headers!($input)
+        }
+    };
+}
+
+pub(super) use grant_headers;
+
 impl Acl {
     /// The owner may everything, nobody else anything.
     pub(super) fn private(owner: &str) -> Self {

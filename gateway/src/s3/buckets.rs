@@ -7,7 +7,7 @@ use s3s::{S3Request, S3Response, S3Result, dto::*, s3_error};
 use super::{
     Door,
     access::Call,
-    acl::{Acl, GrantHeaders, Permission, owner},
+    acl::{Acl, Permission, grant_headers, owner},
     attributes::{self, Settings},
     error::{Asked, of_catalog},
     read::expected_owner,
@@ -32,13 +32,7 @@ impl Door {
             return Err(s3_error!(InvalidLocationConstraint, "{}", text));
         }
         let account = who.account.as_str();
-        let headers = GrantHeaders {
-            full: input.grant_full_control.as_deref(),
-            read: input.grant_read.as_deref(),
-            read_acp: input.grant_read_acp.as_deref(),
-            write: input.grant_write.as_deref(),
-            write_acp: input.grant_write_acp.as_deref(),
-        };
+        let headers = grant_headers!(input, write);
         let listed = Acl::of_headers(&headers, account)?;
         let acl = match (input.acl.as_ref(), listed) {
             (Some(canned), _) => Acl::canned(canned.as_str(), account, account)?,

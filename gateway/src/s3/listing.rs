@@ -2,6 +2,7 @@
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use catalog::{Object as Version, ObjectListing, ObjectPage, VersionListing};
+use hyper::Uri;
 use s3s::{S3Request, S3Response, S3Result, dto::*, s3_error};
 
 use super::{
@@ -60,24 +61,30 @@ fn most(wanted: Option<i32>) -> S3Result<i32> {
     }
 }
 
+/// What makes common prefixes. Ceph's clients may ask for a listing without order: ours are always in order, which they
+/// do not mind, but common prefixes need it.
+fn delimiter_of(uri: &Uri, delimiter: Option<&str>) -> S3Result<Option<String>> {
+    let delimiter = delimiter.filter(|delimiter| !delimiter.is_empty());
+    let unordered = uri.query().is_some_and(|query| query.contains("allow-unordered=true"));
+    if unordered && delimiter.is_some() {
+        return Err(s3_error!(InvalidArgument, "a listing without order has no common prefixes"));
+    }
+    Ok(delimiter.map(str::to_owned))
+}
+
 impl Door {
     pub(super) async fn list_v1(
         &self,
         request: S3Request<ListObjectsInput>,
     ) -> S3Result<S3Response<ListObjectsOutput>> {
         let call = Call::of(&request)?;
-        let unordered = request.uri.query().is_some_and(|query| query.contains("allow-unordered=true"));
         let input = request.input;
         let view = self.bucket(&input.bucket).await?;
         view.need(&call, "s3:ListBucket", Some(Permission::Read))?;
         expected_owner(&view, input.expected_bucket_owner.as_deref())?;
         let encoding = Encoding::of(input.encoding_type.as_ref())?;
         let max_keys = most(input.max_keys)?;
-        let delimiter = input.delimiter.clone().filter(|delimiter| !delimiter.is_empty());
-        // Ours are always in order, which Ceph's clients do not mind; common prefixes need it.
-        if unordered && delimiter.is_some() {
-            return Err(s3_error!(InvalidArgument, "a listing without order has no common prefixes"));
-        }
+        let delimiter = delimiter_of(&request.uri, input.delimiter.as_deref())?;
         let listing = ObjectListing {
             after: input.marker.clone().filter(|marker| !marker.is_empty()),
             prefix: input.prefix.clone().unwrap_or_default(),
@@ -109,17 +116,13 @@ impl Door {
         request: S3Request<ListObjectsV2Input>,
     ) -> S3Result<S3Response<ListObjectsV2Output>> {
         let call = Call::of(&request)?;
-        let unordered = request.uri.query().is_some_and(|query| query.contains("allow-unordered=true"));
         let input = request.input;
         let view = self.bucket(&input.bucket).await?;
         view.need(&call, "s3:ListBucket", Some(Permission::Read))?;
         expected_owner(&view, input.expected_bucket_owner.as_deref())?;
         let encoding = Encoding::of(input.encoding_type.as_ref())?;
         let max_keys = most(input.max_keys)?;
-        let delimiter = input.delimiter.clone().filter(|delimiter| !delimiter.is_empty());
-        if unordered && delimiter.is_some() {
-            return Err(s3_error!(InvalidArgument, "a listing without order has no common prefixes"));
-        }
+        let delimiter = delimiter_of(&request.uri, input.delimiter.as_deref())?;
         let token = input.continuation_token.as_deref().map(read_token).transpose()?;
         let after = token.flatten().or_else(|| input.start_after.clone().filter(|after| !after.is_empty()));
         let listing = ObjectListing {

@@ -6,7 +6,7 @@ use s3s::{S3ErrorCode, S3Request, S3Response, S3Result, dto::*, s3_error};
 use super::{
     Door,
     access::{BucketView, Call, attributes_of},
-    acl::{Acl, GrantHeaders, Permission},
+    acl::{Acl, Permission, grant_headers},
     attributes::{self, Attributes},
     error::{Asked, of_catalog},
     read::Found,
@@ -105,13 +105,7 @@ impl Door {
         let input = request.input;
         let wanted = ("s3:PutObjectAcl", Permission::WriteAcp);
         let found = self.found(&call, &input.bucket, &input.key, input.version_id.as_deref(), wanted).await?;
-        let headers = GrantHeaders {
-            full: input.grant_full_control.as_deref(),
-            read: input.grant_read.as_deref(),
-            read_acp: input.grant_read_acp.as_deref(),
-            write: input.grant_write.as_deref(),
-            write_acp: input.grant_write_acp.as_deref(),
-        };
+        let headers = grant_headers!(input, write);
         let canned = input.acl.as_ref().map(|acl| acl.as_str());
         let owner = found.object.owner.as_str();
         let acl = self.replaced_acl(&found.view, owner, canned, &headers, input.access_control_policy).await?;

@@ -11,7 +11,7 @@ use s3s::{
 use super::{
     Door,
     access::{BucketView, Call},
-    acl::{Acl, GrantHeaders, Permission},
+    acl::{Acl, GrantHeaders, Permission, grant_headers},
     attributes::{self, CorsRule, DefaultRetention as Retained, PublicAccess, Settings},
     error::{Asked, coded, of_catalog},
     policy::Policy,
@@ -83,13 +83,7 @@ impl Door {
         let by = Some(Permission::WriteAcp);
         let view = self.settled_by(&request, &request.input.bucket, "s3:PutBucketAcl", by).await?;
         let input = request.input;
-        let headers = GrantHeaders {
-            full: input.grant_full_control.as_deref(),
-            read: input.grant_read.as_deref(),
-            read_acp: input.grant_read_acp.as_deref(),
-            write: input.grant_write.as_deref(),
-            write_acp: input.grant_write_acp.as_deref(),
-        };
+        let headers = grant_headers!(input, write);
         let canned = input.acl.as_ref().map(|acl| acl.as_str());
         let acl = self.replaced_acl(&view, view.owner(), canned, &headers, input.access_control_policy).await?;
         self.change(view, |settings| settings.acl = Some(acl.clone())).await?;

@@ -13,14 +13,14 @@ use wire::checksum::Sums;
 use super::{
     Door,
     access::{Call, attributes_of},
-    acl::{self, GrantHeaders},
+    acl::{self, grant_headers},
     attributes::{self, Attributes, PartAttributes, PartOf, UploadAttributes},
     checksum::{Algorithm, Kept, announced, joined},
     data::{Became, Becomes},
     error::{Asked, of_catalog},
     read::{Conditions, no_encryption},
     shown::{self, timestamp},
-    write::{Announced, encoding, metadata, precondition, tags_of_header},
+    write::{Announced, encoding, lock_headers, metadata, precondition, tags_of_header},
 };
 
 /// The largest number of a part (Amazon S3).
@@ -45,23 +45,12 @@ impl Door {
         let view = self.bucket(&input.bucket).await?;
         view.need_key(&call, "s3:PutObject", &input.key, None)?;
         let owner = self.writer(&call, &view).await?;
-        let headers = GrantHeaders {
-            full: input.grant_full_control.as_deref(),
-            read: input.grant_read.as_deref(),
-            read_acp: input.grant_read_acp.as_deref(),
-            write: None,
-            write_acp: input.grant_write_acp.as_deref(),
-        };
+        let headers = grant_headers!(input);
         let canned = input.acl.as_ref().map(|acl| acl.as_str());
         let acl = self.new_acl(&view, owner.account.as_str(), canned, &headers)?;
         let class = input.storage_class.as_ref().map(|class| class.as_str().to_owned());
         let cos = self.class(class.as_deref())?;
-        let locks = self.locks(
-            &view,
-            input.object_lock_legal_hold_status.as_ref().map(|hold| hold.as_str()),
-            input.object_lock_mode.as_ref().map(|mode| mode.as_str()),
-            input.object_lock_retain_until_date.as_ref(),
-        )?;
+        let locks = self.locks(&view, &lock_headers!(input))?;
         let algorithm =
             match input.checksum_algorithm.as_ref() {
                 None => None,

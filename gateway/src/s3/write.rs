@@ -7,7 +7,7 @@ use wire::{checksum::Sums, id::CosName};
 use super::{
     Door,
     access::{BucketView, Call, pairs},
-    acl::{Acl, GrantHeaders, Permission},
+    acl::{Acl, GrantHeaders, Permission, grant_headers},
     attributes::{self, Attributes},
     checksum::{Algorithm, Kept, announced, md5_of_header},
     data::{Became, Becomes, Incoming},
@@ -30,6 +30,26 @@ pub(super) struct Locks {
     pub(super) hold: bool,
     pub(super) retain: Option<Retention>,
 }
+
+/// What a request asks to be locked: `x-amz-object-lock-legal-hold`, `-mode` and `-retain-until-date`.
+pub(super) struct LockHeaders<'a> {
+    pub(super) hold: Option<&'a str>,
+    pub(super) mode: Option<&'a str>,
+    pub(super) until: Option<&'a Timestamp>,
+}
+
+/// The locks of a request. The inputs of `s3s` have the fields and no type in common.
+macro_rules! lock_headers {
+    ($input:ident) => {
+        $crate::s3::write::LockHeaders {
+            hold: $input.object_lock_legal_hold_status.as_ref().map(|hold| hold.as_str()),
+            mode: $input.object_lock_mode.as_ref().map(|mode| mode.as_str()),
+            until: $input.object_lock_retain_until_date.as_ref(),
+        }
+    };
+}
+
+pub(super) use lock_headers;
 
 /// A body's announced sums.
 pub(super) struct Announced {
@@ -176,13 +196,8 @@ impl Door {
     }
 
     /// What is to be locked, by the request or by the bucket's default.
-    pub(super) fn locks(
-        &self,
-        view: &BucketView,
-        hold: Option<&str>,
-        mode: Option<&str>,
-        until: Option<&Timestamp>,
-    ) -> S3Result<Locks> {
+    pub(super) fn locks(&self, view: &BucketView, headers: &LockHeaders<'_>) -> S3Result<Locks> {
+        let &LockHeaders { hold, mode, until } = headers;
         let asked = hold.is_some() || mode.is_some() || until.is_some();
         if asked && !view.bucket.locking {
             return Err(s3_error!(InvalidRequest, "bucket {} has no object lock configuration", view.bucket.name));
@@ -218,23 +233,12 @@ impl Door {
         expected_owner(&view, input.expected_bucket_owner.as_deref())?;
         view.need_key(&call, "s3:PutObject", &input.key, None)?;
         let owner = self.writer(&call, &view).await?;
-        let headers = GrantHeaders {
-            full: input.grant_full_control.as_deref(),
-            read: input.grant_read.as_deref(),
-            read_acp: input.grant_read_acp.as_deref(),
-            write: None,
-            write_acp: input.grant_write_acp.as_deref(),
-        };
+        let headers = grant_headers!(input);
         let canned = input.acl.as_ref().map(|acl| acl.as_str());
         let acl = self.new_acl(&view, owner.account.as_str(), canned, &headers)?;
         let class = input.storage_class.as_ref().map(|class| class.as_str().to_owned());
         let cos = self.class(class.as_deref())?;
-        let locks = self.locks(
-            &view,
-            input.object_lock_legal_hold_status.as_ref().map(|hold| hold.as_str()),
-            input.object_lock_mode.as_ref().map(|mode| mode.as_str()),
-            input.object_lock_retain_until_date.as_ref(),
-        )?;
+        let locks = self.locks(&view, &lock_headers!(input))?;
         let attributes = Attributes {
             content_type: input.content_type.map(|of| of.to_string()).filter(|of| !of.is_empty()),
             content_encoding: encoding(input.content_encoding),
@@ -377,21 +381,10 @@ impl Door {
         }
         self.readable(&source)?;
         let owner = self.writer(&call, &view).await?;
-        let headers = GrantHeaders {
-            full: input.grant_full_control.as_deref(),
-            read: input.grant_read.as_deref(),
-            read_acp: input.grant_read_acp.as_deref(),
-            write: None,
-            write_acp: input.grant_write_acp.as_deref(),
-        };
+        let headers = grant_headers!(input);
         let canned = input.acl.as_ref().map(|acl| acl.as_str());
         let acl = self.new_acl(&view, owner.account.as_str(), canned, &headers)?;
-        let locks = self.locks(
-            &view,
-            input.object_lock_legal_hold_status.as_ref().map(|hold| hold.as_str()),
-            input.object_lock_mode.as_ref().map(|mode| mode.as_str()),
-            input.object_lock_retain_until_date.as_ref(),
-        )?;
+        let locks = self.locks(&view, &lock_headers!(input))?;
         let old = &source.attributes;
         let mut attributes = if replace {
             Attributes {
