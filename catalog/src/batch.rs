@@ -32,7 +32,7 @@ const MAX_BATCH: usize = 512;
 /// How many mutations may wait; callers beyond that wait to be let in.
 const QUEUE: usize = 4096;
 /// How long a transaction waits for company when the one before it had several members. Its dozen statements cost the
-/// same for one file as for many, and so does the sync; measured on two cores, this makes many small files twice as fast.
+/// same for one file as for many, and so does the sync.
 const GATHER: Duration = Duration::from_millis(1);
 /// How often a transaction is tried when the database says that another was in the way.
 const ATTEMPTS: u32 = 4;
