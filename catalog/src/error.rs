@@ -102,6 +102,14 @@ pub enum CatalogError {
         /// By what.
         reason: String,
     },
+    /// A version that is on legal hold or retained: nobody removes, replaces or moves it until that ends.
+    #[error("{name:?} is locked: {reason}")]
+    Locked {
+        /// Which.
+        name: String,
+        /// By what.
+        reason: String,
+    },
     /// What the caller asks contradicts itself, or what the catalogue holds: a fault of the program, not of a user.
     #[error("{reason}")]
     Inconsistent {

@@ -164,6 +164,7 @@ impl From<CatalogError> for Failure {
             CatalogError::QuotaExceeded { .. } => FailureKind::QuotaExceeded,
             CatalogError::Changed { .. } | CatalogError::Stale { .. } => FailureKind::Changed,
             CatalogError::InUse { .. } => FailureKind::Busy,
+            CatalogError::Locked { .. } => FailureKind::PermissionDenied,
             CatalogError::Unavailable { source } => {
                 tracing::warn!(error = %source, "catalogue away");
                 return Self::new(

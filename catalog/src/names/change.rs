@@ -6,6 +6,7 @@ use crate::batch::Tx;
 use crate::catalog::Catalog;
 use crate::error::{CatalogError, Result};
 use crate::names::{entry_columns, no_entry, read_entry};
+use crate::objects;
 use crate::path::{check_file_name, check_new_name};
 use crate::policies;
 use crate::quota::{Charge, Ledger};
@@ -116,19 +117,21 @@ impl Catalog {
     /// # Errors
     ///
     /// `NotFound`, `Exists`, `IsADirectory` (a file over a directory), `NotADirectory` (a directory over a file, or
-    /// a parent that is a file), `IntoItself`, `InvalidName`, `NameTooLong`; `InUse` for the root.
+    /// a parent that is a file), `IntoItself`, `InvalidName`, `NameTooLong`; `InUse` for the root; `Locked` for such a
+    /// version, and for a directory of a bucket whose versions can be locked.
     pub async fn rename(&self, rename: Rename) -> Result<Option<BitfileId>> {
         self.write(rename, |rename, tx| Box::pin(move_entry(rename, tx))).await
     }
 
     /// Removes a file's name. Its bytes go to the undelete window of its class of service; work queued for it is
-    /// dropped and open stage requests for it fail.
+    /// dropped and open stage requests for it fail. In a bucket that keeps versions it is hidden behind a delete
+    /// marker instead.
     ///
     /// With `expected`, only if it still holds that bitfile.
     ///
     /// # Errors
     ///
-    /// `NotFound`, `IsADirectory`, `Changed`.
+    /// `NotFound`, `IsADirectory`, `Changed`, `Locked`.
     pub async fn delete_file(&self, file: EntryId, expected: Option<BitfileId>) -> Result<DeletedFile> {
         self.write((file, expected), |(file, expected), tx| Box::pin(delete_file(*file, *expected, tx))).await
     }
@@ -220,6 +223,7 @@ async fn move_entry(rename: &Rename, tx: &mut Tx) -> Result<Option<BitfileId>> {
     if same == Some(rename.entry) {
         return Ok(None);
     }
+    objects::need_movable(&entry, tx).await?;
     let name = || rename.to_name.clone();
     if twin.is_some() && rename.twins == Twins::Refuse {
         return Err(if entry.is_directory() {
@@ -230,7 +234,7 @@ async fn move_entry(rename: &Rename, tx: &mut Tx) -> Result<Option<BitfileId>> {
     }
     let replaced = match same {
         None => None,
-        Some(old) if !entry.is_directory() && rename.replace => match remove_file(old, None, tx).await {
+        Some(old) if !entry.is_directory() && rename.replace => match remove_replaced(old, tx).await {
             Ok(removed) => Some(removed.bitfile),
             // Another took it away between the look and the lock.
             Err(CatalogError::NotFound { .. }) => None,
@@ -247,13 +251,31 @@ async fn move_entry(rename: &Rename, tx: &mut Tx) -> Result<Option<BitfileId>> {
 }
 
 async fn delete_file(file: EntryId, expected: Option<BitfileId>, tx: &mut Tx) -> Result<DeletedFile> {
+    let entry = locked_entry(file, tx).await?;
+    if let Content::File(info) = &entry.content
+        && expected.is_none_or(|expected| expected == info.bitfile)
+    {
+        if let Some(hidden) = objects::hide(&entry, tx).await? {
+            return Ok(hidden);
+        }
+        objects::need_unlocked(info.bitfile, &entry.name, tx).await?;
+    }
     let deleted = remove_file(file, expected, tx).await?;
     let now = tx.now;
     tx.execute(&TOUCH_DIRECTORY, args![deleted.parent, now]).await?;
     Ok(deleted)
 }
 
-/// Takes a file's entry away and puts its bitfile into the undelete window.
+/// Takes away the file that another is to replace.
+async fn remove_replaced(file: EntryId, tx: &mut Tx) -> Result<DeletedFile> {
+    let entry = locked_entry(file, tx).await?;
+    if let Content::File(info) = &entry.content {
+        objects::need_unlocked(info.bitfile, &entry.name, tx).await?;
+    }
+    remove_file(file, None, tx).await
+}
+
+/// Takes a file's entry away and puts its bitfile into the undelete window. Its callers have asked whether it may go.
 pub(crate) async fn remove_file(file: EntryId, expected: Option<BitfileId>, tx: &mut Tx) -> Result<DeletedFile> {
     let entry = locked_entry(file, tx).await?;
     let Content::File(info) = entry.content else {

@@ -9,11 +9,12 @@ use crate::catalog::Catalog;
 use crate::error::{CatalogError, Result};
 use crate::names::read_entry_of;
 use crate::objects::buckets::bucket_of_entry;
+use crate::objects::locks::{is_locked, why_locked};
 use crate::objects::look::{current_held, newest_unnamed, unnamed};
 use crate::objects::place::{Parts, make_directories, prune};
 use crate::objects::put::OWN_IDS;
 use crate::objects::versions::{insert_marker, next_number, promote, remove_current, remove_unnamed, set_aside};
-use crate::record::{DeleteObject, Deleted, Object, Precondition, Version, VersionRef, Versioning};
+use crate::record::{DeleteObject, Deleted, Object, Precondition, Tags, Version, VersionRef, Versioning};
 use crate::sql::statements;
 
 statements! {
@@ -26,15 +27,15 @@ impl Catalog {
     ///
     /// # Errors
     ///
-    /// `NotFound` (the bucket; or something must be there), `Changed` by the precondition; `InUse` for a version that
-    /// may not be removed yet.
+    /// `NotFound` (the bucket; or something must be there), `Changed` by the precondition; `Locked` for a version
+    /// that may not be removed yet.
     pub async fn delete_object(&self, delete: DeleteObject) -> Result<Deleted> {
         let ids = self.object_ids(&delete.key).await?;
         self.write((ids, delete), |(ids, delete), tx| Box::pin(delete_object(ids.clone(), delete, tx))).await
     }
 }
 
-async fn delete_object(ids: Range<u64>, delete: &DeleteObject, tx: &mut Tx) -> Result<Deleted> {
+pub(super) async fn delete_object(ids: Range<u64>, delete: &DeleteObject, tx: &mut Tx) -> Result<Deleted> {
     let bucket = bucket_of_entry(delete.bucket, tx).await?;
     let parts = Parts::of(&delete.key)?;
     let current = current_held(delete.bucket, &parts, &delete.key, tx).await?;
@@ -51,6 +52,10 @@ async fn delete_object(ids: Range<u64>, delete: &DeleteObject, tx: &mut Tx) -> R
     }
     let newest = newest_unnamed(delete.bucket, &delete.key, tx).await?;
     check(delete, current.as_ref().or(newest.as_ref()))?;
+    if current.is_none() && newest.is_none() && delete.precondition != Precondition::default() {
+        // A condition on what never was: there is nothing to hide.
+        return Ok(Deleted::default());
+    }
     let number = next_number(current.as_ref(), newest.as_ref(), tx);
     let plain = bucket.versioning == Versioning::Suspended;
     match &current {
@@ -130,11 +135,13 @@ async fn parent_of(current: &Object, tx: &mut Tx) -> Result<EntryId> {
     row.ok_or_else(|| CatalogError::corrupt("a file that is held has gone"))?.cursor().entry()
 }
 
-/// Checks the condition of a removal. What is not there fulfils any, since it is removed already; a delete marker none.
+/// Checks the condition of a removal. What is not there fulfils any, since it is removed already; a delete marker only
+/// that something is there.
 fn check(delete: &DeleteObject, there: Option<&Object>) -> Result<()> {
+    let anything = Precondition { matches: Some(Tags::Any), ..Precondition::default() };
     match there {
         Some(object) if object.data.is_some() => delete.precondition.check(Some(object), &delete.key),
-        Some(_) if delete.precondition != Precondition::default() => {
+        Some(_) if ![Precondition::default(), anything].contains(&delete.precondition) => {
             Err(CatalogError::Changed { name: delete.key.clone() })
         }
         _ => Ok(()),
@@ -144,16 +151,8 @@ fn check(delete: &DeleteObject, there: Option<&Object>) -> Result<()> {
 /// Refuses to remove a version that is locked.
 fn may_go(version: &Object, delete: &DeleteObject, tx: &Tx) -> Result<()> {
     let Some(data) = &version.data else { return Ok(()) };
-    let locked = |reason: &str| {
-        Err(CatalogError::InUse { what: format!("version of {:?}", delete.key), reason: reason.to_owned() })
-    };
-    if data.hold {
-        return locked("it is on legal hold");
-    }
-    match &data.retain {
-        Some(retain) if retain.until > tx.now && (retain.compliance || !delete.bypass) => {
-            locked("it is retained until a later time")
-        }
-        _ => Ok(()),
+    match why_locked(data.hold, data.retain.as_ref(), delete.bypass, tx.now) {
+        Some(why) => Err(is_locked(&delete.key, why)),
+        None => Ok(()),
     }
 }

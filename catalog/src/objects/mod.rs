@@ -3,6 +3,7 @@
 //! - `keys`: access keys. `buckets`: directories with attributes.
 //! - `look`: one version of a key. `list`: pages of keys and of versions.
 //! - `put`: publishing an object. `delete`: removing one. `versions`: what moves into and out of the tree meanwhile.
+//! - `locks`: what every door must respect of versions and locks.
 //! - `multipart`: uploads in parts, which become an object in one transaction.
 //!
 //! A key's current version is a file of the tree: the components of the key are directories, its last is the file. A
@@ -13,6 +14,7 @@ mod buckets;
 mod delete;
 mod keys;
 mod list;
+mod locks;
 mod look;
 mod multipart;
 mod place;
@@ -20,8 +22,19 @@ mod put;
 mod versions;
 
 pub use list::{ObjectListing, ObjectPage, VersionListing};
+pub(crate) use locks::{hide, is_locked, locked, need_movable, need_unlocked};
 pub(crate) use multipart::drop_expired_uploads;
 
 #[cfg(test)]
-pub(crate) const ALL: [&[crate::sql::Statement]; 9] =
-    [buckets::ALL, delete::ALL, keys::ALL, list::ALL, look::ALL, multipart::ALL, place::ALL, put::ALL, versions::ALL];
+pub(crate) const ALL: [&[crate::sql::Statement]; 10] = [
+    buckets::ALL,
+    delete::ALL,
+    keys::ALL,
+    list::ALL,
+    locks::ALL,
+    look::ALL,
+    multipart::ALL,
+    place::ALL,
+    put::ALL,
+    versions::ALL,
+];

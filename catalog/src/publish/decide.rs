@@ -43,6 +43,8 @@ pub(super) struct Existing {
     pub(super) size_bytes: u64,
     pub(super) cos: CosName,
     pub(super) generation: u64,
+    /// Why it may not be replaced.
+    pub(super) locked: Option<&'static str>,
 }
 
 /// What the base of an append or a resumed upload already covers.
@@ -216,6 +218,9 @@ fn check_place<'p>(file: &NewFile, facts: &Facts, policies: &'p Policies) -> Res
     }
     if facts.directory_twin && file.twins == Twins::Refuse {
         return Err(CatalogError::IsADirectory { name: name() });
+    }
+    if let Some(why) = facts.existing.as_ref().and_then(|existing| existing.locked) {
+        return Err(crate::objects::is_locked(&file.name, why));
     }
     match (file.expected, &facts.existing) {
         (Expected::Any, _) | (Expected::Nothing, None) => {}

@@ -19,6 +19,7 @@ pub(crate) use decide::{SegmentRow, check_segment};
 use crate::batch::{Publish, Tx};
 use crate::catalog::Catalog;
 use crate::error::{CatalogError, Result};
+use crate::objects;
 use crate::policies;
 use crate::quota::Ledger;
 use crate::record::{Base, DISK_COPY, NewFile, Published};
@@ -119,7 +120,8 @@ impl Catalog {
     /// # Errors
     ///
     /// `NotFound` (parent, class of service, base), `NotADirectory`, `IsADirectory`, `Exists`, `Changed`,
-    /// `QuotaExceeded`, `InvalidName`, `NameTooLong`; `Inconsistent` if the segments do not cover the file.
+    /// `QuotaExceeded`, `InvalidName`, `NameTooLong`; `Locked` if such a version would be replaced; `Inconsistent` if
+    /// the segments do not cover the file.
     pub async fn publish(&self, file: NewFile) -> Result<Published> {
         let first_id = self.next_ids(3).await?.start;
         self.batch().publish(Publish { file, first_id }).await
@@ -189,7 +191,18 @@ async fn look(files: &[Arc<Publish>], round: &[usize], tx: &mut Tx) -> Result<BT
         Base::Empty | Base::Append(_) => None,
     });
     add_saved_ranges(&partials.collect::<Vec<_>>(), tx, &mut facts).await?;
+    add_locks(tx, &mut facts).await?;
     Ok(facts)
+}
+
+/// What of that which is to be replaced is locked. Few files are replaced, so this is another statement.
+async fn add_locks(tx: &mut Tx, facts: &mut BTreeMap<usize, Facts>) -> Result<()> {
+    let existing: Vec<_> = facts.values().filter_map(|facts| Some(facts.existing.as_ref()?.bitfile)).collect();
+    let locked: BTreeMap<_, _> = objects::locked(&existing, tx).await?.into_iter().collect();
+    for existing in facts.values_mut().filter_map(|facts| facts.existing.as_mut()) {
+        existing.locked = locked.get(&existing.bitfile).copied();
+    }
+    Ok(())
 }
 
 /// Looks at names that nobody else changes any more. One that another transaction made between the lock and the look
@@ -238,6 +251,7 @@ fn read_facts(row: &mut Cursor<'_>) -> Result<Facts> {
             size_bytes: row.number()?,
             cos: row.name()?,
             generation: row.number()?,
+            locked: None,
         }),
     };
     Ok(Facts { parent, existing, directory_twin, base })

@@ -15,6 +15,8 @@ on_both! {
     a_suspended_bucket_keeps_one_null_version;
     versions_are_listed_newest_first_page_by_page;
     a_locked_version_stays;
+    other_doors_leave_a_locked_version_where_it_is;
+    a_file_that_another_door_removes_is_hidden_where_versions_are_kept;
     a_copy_shares_the_bytes;
     a_removed_version_is_reclaimed_and_not_paid_for;
     a_nameless_version_sinks_to_tape_like_any_other;
@@ -346,7 +348,7 @@ async fn a_locked_version_stays(site: Site) {
     let new = NewObject { retain, ..object(&site, bucket, "k", "1").await };
     let put = site.catalog.put_object(new).await.expect("published");
     let gone = delete(bucket, "k", Some(put.version));
-    assert!(matches!(site.catalog.delete_object(gone.clone()).await, Err(CatalogError::InUse { .. })));
+    assert!(matches!(site.catalog.delete_object(gone.clone()).await, Err(CatalogError::Locked { .. })));
     let seen = current(&site, bucket, "k").await.expect("there");
     let strict = Some(Retention { until, compliance: true });
     site.catalog.change_object(&seen, "{\"x\":1}".to_owned(), true, strict).await.expect("changed");
@@ -355,15 +357,66 @@ async fn a_locked_version_stays(site: Site) {
         Err(CatalogError::Changed { .. })
     ));
     let bypass = DeleteObject { bypass: true, ..gone.clone() };
-    assert!(matches!(site.catalog.delete_object(bypass.clone()).await, Err(CatalogError::InUse { .. })));
+    assert!(matches!(site.catalog.delete_object(bypass.clone()).await, Err(CatalogError::Locked { .. })));
     site.pass(2 * HOUR);
-    assert!(matches!(site.catalog.delete_object(gone.clone()).await, Err(CatalogError::InUse { .. })), "on hold");
+    assert!(matches!(site.catalog.delete_object(gone.clone()).await, Err(CatalogError::Locked { .. })), "on hold");
     let seen = current(&site, bucket, "k").await.expect("there");
     site.catalog
         .change_object(&seen, "{}".to_owned(), false, seen.data.clone().expect("bytes").retain)
         .await
         .expect("released");
     site.catalog.delete_object(gone).await.expect("its time has passed");
+}
+
+/// A file as FTP writes it over what is there.
+async fn rewrite(site: &Site, parent: EntryId, name: &str) -> Result<Published> {
+    let mut file = site.file(parent, name, 10).await;
+    file.expected = Expected::Any;
+    site.catalog.publish(file).await
+}
+
+async fn other_doors_leave_a_locked_version_where_it_is(site: Site) {
+    let bucket = bucket(&site, "b").await;
+    site.catalog.set_versioning(bucket, Versioning::Enabled, true).await.expect("set");
+    let new = NewObject { hold: true, ..object(&site, bucket, "d/k", "1").await };
+    let put = site.catalog.put_object(new).await.expect("published");
+    let entry = put.data.expect("bytes").entry.expect("a name");
+    let found = site.catalog.entry(entry).await.expect("an answer").expect("there");
+    let directory = found.parent.expect("a directory");
+    let move_to = |entry, to_parent, to_name: &str| Rename {
+        entry,
+        to_parent,
+        to_name: to_name.to_owned(),
+        replace: true,
+        twins: Twins::Refuse,
+    };
+    let locked = |refused: Result<()>| assert!(matches!(refused, Err(CatalogError::Locked { .. })), "{refused:?}");
+    locked(rewrite(&site, directory, "k").await.map(|_| ()));
+    locked(site.catalog.rename(move_to(entry, ROOT, "elsewhere")).await.map(|_| ()));
+    locked(site.catalog.rename(move_to(directory, ROOT, "elsewhere")).await.map(|_| ()));
+    let other = site.publish(ROOT, "other", 10).await;
+    locked(site.catalog.rename(move_to(other.entry, directory, "k")).await.map(|_| ()));
+    assert_eq!(current(&site, bucket, "d/k").await.expect("there").version, put.version);
+}
+
+async fn a_file_that_another_door_removes_is_hidden_where_versions_are_kept(site: Site) {
+    let bucket = bucket(&site, "b").await;
+    site.catalog.set_versioning(bucket, Versioning::Enabled, true).await.expect("set");
+    let new = NewObject { hold: true, ..object(&site, bucket, "d/k", "1").await };
+    let put = site.catalog.put_object(new).await.expect("published");
+    let entry = put.data.as_ref().expect("bytes").entry.expect("a name");
+    site.catalog.delete_file(entry, None).await.expect("hidden");
+    let newest = current(&site, bucket, "d/k").await.expect("a delete marker");
+    assert!(newest.data.is_none() && newest.latest);
+    let kept = site.catalog.object(bucket, "d/k", Some(VersionRef::Number(put.version.number))).await;
+    assert!(kept.expect("an answer").expect("the version").data.expect("bytes").hold);
+    assert_eq!(site.usage("alice").await, (10, 1), "what is kept is paid for");
+    site.catalog.delete_object(delete(bucket, "d/k", Some(newest.version))).await.expect("removed");
+    assert_eq!(current(&site, bucket, "d/k").await.expect("back").version, put.version);
+    site.catalog.set_versioning(bucket, Versioning::Suspended, false).await.expect("set");
+    let plain = rewrite(&site, bucket, "plain").await.expect("published");
+    site.catalog.delete_file(plain.entry, None).await.expect("removed");
+    assert_eq!(site.usage("alice").await, (10, 1), "a null version is not kept");
 }
 
 async fn a_copy_shares_the_bytes(site: Site) {

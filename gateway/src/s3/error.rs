@@ -42,7 +42,7 @@ pub(super) fn of_catalog(error: CatalogError, asked: Asked) -> S3Error {
         (CatalogError::Exists { .. }, _) => S3ErrorCode::BucketAlreadyExists,
         (CatalogError::NotEmpty { .. }, _) => S3ErrorCode::BucketNotEmpty,
         (CatalogError::Changed { .. }, _) => S3ErrorCode::PreconditionFailed,
-        (CatalogError::InUse { .. }, _) => S3ErrorCode::AccessDenied,
+        (CatalogError::InUse { .. } | CatalogError::Locked { .. }, _) => S3ErrorCode::AccessDenied,
         (CatalogError::NameTooLong { .. }, _) => S3ErrorCode::KeyTooLongError,
         (CatalogError::InvalidName { .. }, _) => S3ErrorCode::InvalidArgument,
         _ => return of_failure(error.into()),
