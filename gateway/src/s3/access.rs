@@ -12,6 +12,7 @@ use s3s::{
     S3ErrorCode, S3Request, S3Result,
     access::{S3Access, S3AccessContext},
     auth::{S3Auth, SecretKey},
+    dto::PostObjectInput,
     s3_error,
 };
 use wire::id::EntryId;
@@ -20,8 +21,10 @@ use super::{
     Door,
     acl::{Acl, Permission},
     attributes::{self, Attributes, Settings},
+    before,
     error::{Asked, of_catalog, of_failure},
     policy::{Policy, Question, Verdict},
+    sigv2::Vouched,
 };
 use crate::identity::{Principal, Right};
 
@@ -205,10 +208,15 @@ impl BucketView {
 
     /// Whether the caller may do this to the bucket; `by_list` is what its list must grant for it.
     pub(super) fn may(&self, call: &Call, action: &str, by_list: Option<Permission>) -> bool {
+        self.may_with(call, action, by_list, &[])
+    }
+
+    /// The same, of a call that has more to it than its request says.
+    fn may_with(&self, call: &Call, action: &str, by_list: Option<Permission>, more: &[(String, String)]) -> bool {
         if call.caller.is_admin() {
             return true;
         }
-        match self.verdict(call, action, None, &[]) {
+        match self.verdict(call, action, None, more) {
             Verdict::Deny => false,
             Verdict::Allow => true,
             Verdict::Silent => {
@@ -310,7 +318,9 @@ impl Door {
 
     /// The error for a key that is not there: whoever may not list may not know.
     pub(super) fn missing(&self, view: &BucketView, call: &Call, key: &str) -> s3s::S3Error {
-        if view.may(call, "s3:ListBucket", Some(Permission::Read)) {
+        // Whether the key is there is what a listing of this prefix would say.
+        let prefix = [("s3:prefix".to_owned(), key.to_owned())];
+        if view.may_with(call, "s3:ListBucket", Some(Permission::Read), &prefix) {
             return s3_error!(NoSuchKey, "there is no object {:?} in bucket {}", key, view.bucket.name);
         }
         denied(call, "s3:ListBucket")
@@ -323,21 +333,27 @@ pub(super) struct Auth(pub(super) Door);
 #[async_trait::async_trait]
 impl S3Auth for Auth {
     async fn get_secret_key(&self, access_key: &str) -> S3Result<SecretKey> {
-        let door = &self.0;
+        let secret = self.0.secret_of(access_key).await?;
+        Ok(SecretKey::from(secret.expose().as_str()))
+    }
+}
+
+impl Door {
+    /// The secret of an access key that may be used.
+    pub(super) async fn secret_of(&self, access_key: &str) -> S3Result<daemon::Secret<String>> {
         let unknown = || s3_error!(InvalidAccessKeyId, "there is no access key {:?}", access_key);
         if access_key.is_empty() || access_key.len() > 128 || access_key.contains('\0') {
             return Err(unknown());
         }
-        let key = door.catalog.access_key(access_key).await.map_err(|error| of_catalog(error, Asked::Object))?;
+        let key = self.catalog.access_key(access_key).await.map_err(|error| of_catalog(error, Asked::Object))?;
         let key = key.filter(|key| !key.disabled).ok_or_else(unknown)?;
-        if key.expires.is_some_and(|expires| expires <= door.catalog.now()) {
+        if key.expires.is_some_and(|expires| expires <= self.catalog.now()) {
             return Err(s3_error!(ExpiredToken, "access key {} has expired", access_key));
         }
-        let secret = door.sealer.unseal(&key.id, &key.sealed).ok_or_else(|| {
+        self.sealer.unseal(&key.id, &key.sealed).ok_or_else(|| {
             tracing::error!(access_key, "an access key was sealed by another sealing key");
             s3_error!(InternalError, "access key {} cannot be opened here: tell the operator", access_key)
-        })?;
-        Ok(SecretKey::from(secret.expose().as_str()))
+        })
     }
 }
 
@@ -348,10 +364,11 @@ pub(super) struct Access(pub(super) Door);
 impl S3Access for Access {
     async fn check(&self, context: &mut S3AccessContext<'_>) -> S3Result<()> {
         let door = &self.0;
-        let principal = match context.credentials() {
+        let vouched = context.extensions_mut().get::<Vouched>().map(|vouched| vouched.key.clone());
+        let id = context.credentials().map(|credentials| credentials.access_key.clone()).or(vouched);
+        let principal = match id {
             None => None,
-            Some(credentials) => {
-                let id = credentials.access_key.clone();
+            Some(id) => {
                 let key = door.catalog.access_key(&id).await.map_err(|error| of_catalog(error, Asked::Object))?;
                 let key = key.ok_or_else(|| s3_error!(InvalidAccessKeyId, "there is no access key {:?}", id))?;
                 if let Some(session) = &key.session {
@@ -362,6 +379,14 @@ impl S3Access for Access {
         };
         let connection = context.extensions_mut().get::<Connection>().copied();
         context.extensions_mut().insert(Arc::new(Caller { principal, connection }));
+        Ok(())
+    }
+
+    /// A form's signature comes in its fields. That of version 2 names no region.
+    async fn post_object(&self, request: &mut S3Request<PostObjectInput>) -> S3Result<()> {
+        if request.credentials.is_some() && request.region.is_none() {
+            before::refuse_old(&self.0)?;
+        }
         Ok(())
     }
 }

@@ -58,6 +58,9 @@ pub(super) struct Acl {
     /// Whose it is, beside whom grants stand.
     pub(super) owner: String,
     grants: Vec<Grant>,
+    /// Accounts that were named by an address.
+    #[serde(skip)]
+    addressed: Vec<String>,
 }
 
 /// The five headers that grant.
@@ -95,7 +98,7 @@ impl Acl {
     /// The owner may everything, nobody else anything.
     pub(super) fn private(owner: &str) -> Self {
         let who = Who::Account(owner.to_owned());
-        Self { owner: owner.to_owned(), grants: vec![Grant { who, may: Permission::Full }] }
+        Self { owner: owner.to_owned(), grants: vec![Grant { who, may: Permission::Full }], addressed: Vec::new() }
     }
 
     /// A canned list.
@@ -133,16 +136,16 @@ impl Acl {
     /// The list of a request's headers; `None` if there are none.
     pub(super) fn of_headers(headers: &GrantHeaders<'_>, owner: &str) -> S3Result<Option<Self>> {
         let all = [
-            (headers.full, Permission::Full),
             (headers.read, Permission::Read),
-            (headers.read_acp, Permission::ReadAcp),
             (headers.write, Permission::Write),
+            (headers.read_acp, Permission::ReadAcp),
             (headers.write_acp, Permission::WriteAcp),
+            (headers.full, Permission::Full),
         ];
         if all.iter().all(|(header, _)| header.is_none()) {
             return Ok(None);
         }
-        let mut grants = Vec::new();
+        let (mut grants, mut addressed) = (Vec::new(), Vec::new());
         for (header, may) in all {
             for grantee in header.unwrap_or_default().split(',').map(str::trim).filter(|text| !text.is_empty()) {
                 let (kind, value) = grantee.split_once('=').ok_or_else(|| bad_grantee(grantee))?;
@@ -150,13 +153,13 @@ impl Acl {
                 let who = match kind.trim() {
                     "id" => Who::Account(value),
                     "uri" => group(&value)?,
-                    "emailAddress" => Who::Account(by_email(&value)?),
+                    "emailAddress" => addressee(&value, &mut addressed)?,
                     _ => return Err(bad_grantee(grantee)),
                 };
                 grants.push(Grant { who, may });
             }
         }
-        Self::checked(owner, grants).map(Some)
+        Self::checked(owner, grants, addressed).map(Some)
     }
 
     /// The list of an XML body.
@@ -166,7 +169,7 @@ impl Acl {
         {
             return Err(s3_error!(AccessDenied, "the owner {:?} is not whose this is", id));
         }
-        let mut grants = Vec::new();
+        let (mut grants, mut addressed) = (Vec::new(), Vec::new());
         for grant in policy.grants.unwrap_or_default() {
             let grantee = grant.grantee.ok_or_else(|| s3_error!(MalformedACLError, "a grant names no grantee"))?;
             let who = if let Some(uri) = grantee.uri {
@@ -174,7 +177,7 @@ impl Acl {
             } else if let Some(id) = grantee.id {
                 Who::Account(id)
             } else if let Some(email) = grantee.email_address {
-                Who::Account(by_email(&email)?)
+                addressee(&email, &mut addressed)?
             } else {
                 return Err(s3_error!(MalformedACLError, "a grantee has no ID, URI or address"));
             };
@@ -190,14 +193,14 @@ impl Acl {
             };
             grants.push(Grant { who, may });
         }
-        Self::checked(owner, grants)
+        Self::checked(owner, grants, addressed)
     }
 
-    fn checked(owner: &str, grants: Vec<Grant>) -> S3Result<Self> {
+    fn checked(owner: &str, grants: Vec<Grant>, addressed: Vec<String>) -> S3Result<Self> {
         if grants.len() > MAX_GRANTS {
             return Err(s3_error!(MalformedACLError, "an access control list has {} grants at most", MAX_GRANTS));
         }
-        Ok(Self { owner: owner.to_owned(), grants })
+        Ok(Self { owner: owner.to_owned(), grants, addressed })
     }
 
     /// Accounts that it names.
@@ -208,8 +211,16 @@ impl Acl {
         })
     }
 
-    /// Whether somebody may do this; `None` is nobody in particular.
+    /// Whether an account was named by an address.
+    pub(super) fn is_addressed(&self, account: &str) -> bool {
+        self.addressed.iter().any(|name| name == account)
+    }
+
+    /// Whether somebody may do this; `None` is nobody in particular. Its owner may always read and write the list.
     pub(super) fn allows(&self, account: Option<&str>, wanted: Permission) -> bool {
+        if matches!(wanted, Permission::ReadAcp | Permission::WriteAcp) && account == Some(self.owner.as_str()) {
+            return true;
+        }
         let means = |who: &Who| match who {
             Who::Account(id) => account == Some(id),
             Who::Everybody => true,
@@ -233,9 +244,11 @@ impl Acl {
         if everybody { 0o644 } else { 0o600 }
     }
 
-    /// As it is shown.
+    /// As it is shown: groups before accounts.
     pub(super) fn shown(&self) -> (Owner, Vec<GrantDto>) {
-        let grants = self.grants.iter().map(|grant| GrantDto {
+        let (accounts, groups): (Vec<_>, Vec<_>) =
+            self.grants.iter().partition(|grant| matches!(grant.who, Who::Account(_)));
+        let grants = groups.into_iter().chain(accounts).map(|grant| GrantDto {
             grantee: Some(shown(&grant.who)),
             permission: Some(PermissionDto::from_static(match grant.may {
                 Permission::Full => PermissionDto::FULL_CONTROL,
@@ -286,10 +299,12 @@ fn group(uri: &str) -> S3Result<Who> {
 }
 
 /// Accounts have no addresses of their own: the part before the `@` is the account.
-fn by_email(address: &str) -> S3Result<String> {
+fn addressee(address: &str, addressed: &mut Vec<String>) -> S3Result<Who> {
     let account = address.split_once('@').map(|(account, _)| account).filter(|account| !account.is_empty());
     let unknown = || s3_error!(UnresolvableGrantByEmailAddress, "no account has the address {:?}", address);
-    account.map(str::to_owned).ok_or_else(unknown)
+    let account = account.ok_or_else(unknown)?.to_owned();
+    addressed.push(account.clone());
+    Ok(Who::Account(account))
 }
 
 fn bad_grantee(text: &str) -> s3s::S3Error {

@@ -40,7 +40,7 @@ impl Door {
             (None, None) => Acl::private(account),
         };
         let settings = Settings {
-            acl: Some(acl),
+            acl: Some(acl.clone()),
             ownership: input.object_ownership.as_ref().map(|of| of.as_str().to_owned()),
             location,
             ..Settings::default()
@@ -62,14 +62,18 @@ impl Door {
                 let there = self.catalog.bucket(&input.bucket).await;
                 let there = there.map_err(|error| of_catalog(error, Asked::Bucket))?;
                 let own = there.as_ref().is_some_and(|bucket| bucket.owner == who.account);
-                if own && self.config.region == "us-east-1" {
-                    // As Amazon's first region has always answered.
+                let same = there.as_ref().is_some_and(|bucket| {
+                    attributes::read::<Settings>(&bucket.settings).acl.is_none_or(|there| there == acl)
+                });
+                if own && same && self.config.region == "us-east-1" {
+                    // As Amazon's first region has always answered, if nothing would have to be changed.
                     return Ok(S3Response::new(CreateBucketOutput { location: Some(location) }));
                 }
-                if own {
+                if own && same {
                     return Err(s3_error!(BucketAlreadyOwnedByYou, "bucket {} is yours already", input.bucket));
                 }
-                return Err(s3_error!(BucketAlreadyExists, "{} belongs to somebody else", input.bucket));
+                let text = if own { "is there already, with another ACL" } else { "belongs to somebody else" };
+                return Err(s3_error!(BucketAlreadyExists, "{} {}", input.bucket, text));
             }
             Err(error) => return Err(of_catalog(error, Asked::Bucket)),
         }

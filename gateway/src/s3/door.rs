@@ -1,6 +1,6 @@
 //! The door's listeners, and what happens to a request before and after `s3s`.
 //!
-//! Before: a request number, CORS preflights, signatures that are not taken here. After: statuses and members of errors
+//! Before: a request number, CORS preflights, and what [`super::before`] puts right or refuses. After: statuses and members of errors
 //! that `s3s` has no words for, CORS headers, the request number.
 //!
 //! Owns the listening sockets and the count of connections. Never decides who may what.
@@ -23,7 +23,7 @@ use daemon::{
 use hyper::{
     HeaderMap, Method, Request, Response, StatusCode,
     body::Incoming,
-    header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderName, HeaderValue},
+    header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION},
     service::service_fn,
 };
 use hyper_util::{
@@ -32,7 +32,8 @@ use hyper_util::{
 };
 use rustls::ServerConfig;
 use s3s::{
-    Body, S3ErrorCode,
+    Body,
+    config::StaticConfigProvider,
     host::MultiDomain,
     service::{S3Service, S3ServiceBuilder},
     validation::NameValidation,
@@ -46,8 +47,8 @@ use tracing::{Instrument as _, debug, info, info_span, warn};
 
 use super::{
     Door, Parts, S3Config, Services,
-    access::{Access, Auth, Connection, pairs},
-    cors,
+    access::{Access, Auth, Connection},
+    before, cors,
     service::Service,
 };
 
@@ -59,8 +60,15 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-amz-request-id");
 
 /// How long a handshake or a request's header may take.
 const HEADER_LIMIT: Duration = Duration::from_secs(30);
-/// How long a pre-signed URL may be good (Amazon S3: 7 days).
-const MAX_EXPIRES_S: u32 = 7 * 86_400;
+/// A body of XML: 10,000 parts with their sums, or 1,000 keys of the longest, escaped.
+const MAX_XML_BYTES: usize = 8 << 20;
+/// The file of a form, and what its fields come to. Larger files come by PUT, which does not gather them.
+const MAX_FORM_BYTES: u64 = 64 << 20;
+const MAX_FIELD_BYTES: usize = 128 << 10;
+const MAX_FIELDS_BYTES: usize = 1 << 20;
+const MAX_FIELDS: usize = 200;
+/// Forms at a time, since each is held in memory; more are told to come again.
+const FORMS_AT_ONCE: usize = 8;
 /// How long connections may take to end after the soft step.
 const GOODBYE: Duration = Duration::from_secs(5);
 /// How long to wait when the system has no file descriptor for another connection.
@@ -93,6 +101,7 @@ pub async fn open(
     builder.set_auth(Auth(door.clone()));
     builder.set_access(Access(door.clone()));
     builder.set_validation(Names);
+    builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(limits()))));
     if !config.domains.is_empty() {
         let domains = MultiDomain::new(&config.domains).map_err(io::Error::other)?;
         builder.set_host(domains);
@@ -101,6 +110,7 @@ pub async fn open(
         door,
         service: builder.build(),
         room: Arc::new(Semaphore::new(config.max_connections as usize)),
+        forms: Arc::new(Semaphore::new(FORMS_AT_ONCE)),
         next: Arc::new(AtomicU64::new(1)),
     };
     let tls = tls::server_config(credential, &Clients::Anonymous, &["h2", "http/1.1"]);
@@ -117,6 +127,18 @@ pub async fn open(
     }
     info!(tls = ?secure, ?clear, "S3 door open");
     Ok((secure, clear))
+}
+
+/// What a client can make `s3s` hold in memory: bodies that are XML, and forms, whose file it gathers before it looks at
+/// the policy.
+fn limits() -> s3s::config::S3Config {
+    let mut limits = s3s::config::S3Config::default();
+    limits.xml_max_body_size = MAX_XML_BYTES;
+    limits.post_object_max_file_size = MAX_FORM_BYTES;
+    limits.form_max_field_size = MAX_FIELD_BYTES;
+    limits.form_max_fields_size = MAX_FIELDS_BYTES;
+    limits.form_max_parts = MAX_FIELDS;
+    limits
 }
 
 /// Bucket names, as Amazon allows them.
@@ -138,6 +160,7 @@ struct House {
     door: Door,
     service: S3Service,
     room: Arc<Semaphore>,
+    forms: Arc<Semaphore>,
     next: Arc<AtomicU64>,
 }
 
@@ -223,7 +246,7 @@ impl House {
         id: String,
     ) -> Result<Response<Body>, s3s::HttpError> {
         let (method, headers) = (request.method().clone(), request.headers().clone());
-        let bucket = bucket_of(request.uri().path(), &headers, &self.door.config.domains);
+        let bucket = before::bucket_of(request.uri().path(), &headers, &self.door.config.domains);
         let rules = match cors::Asked::of(&method, &headers) {
             Some(_) => self.rules(bucket.as_deref()).await,
             None => Vec::new(),
@@ -232,14 +255,11 @@ impl House {
             return Ok(self.preflight(&method, &headers, &rules, &id));
         }
         let attributes = request.uri().query().is_some_and(|query| query.starts_with("attributes"));
-        let mut response = match self.refused(&request) {
-            Some((code, message)) => s3s::S3Error::with_message(code, message)
-                .to_http_response()
-                .map_err(|error| s3s::HttpError::new(error.into()))?,
-            None => {
+        let mut response = match before::prepare(&self.door, &mut request).await {
+            Err(error) => error.to_http_response().map_err(|error| s3s::HttpError::new(error.into()))?,
+            Ok(()) => {
                 request.extensions_mut().insert(about);
-                let request = request.map(Body::from);
-                self.service.call(request).await?
+                self.pass_on(request).await?
             }
         };
         if let Some(answer) = cors::Asked::of(&method, &headers).and_then(|asked| asked.answer(&rules, false)) {
@@ -255,23 +275,18 @@ impl House {
         finish(response, &method, &id).await
     }
 
-    /// What is not taken here, before anything is read of it.
-    fn refused(&self, request: &Request<Incoming>) -> Option<(S3ErrorCode, &'static str)> {
-        let headers = request.headers();
-        let old = headers.get(AUTHORIZATION).is_some_and(|value| value.as_bytes().starts_with(b"AWS "))
-            || request.uri().query().is_some_and(|query| query.contains("AWSAccessKeyId="));
-        if old && !self.door.config.signature_v2 {
-            return Some((S3ErrorCode::InvalidRequest, "sign with AWS4-HMAC-SHA256: version 2 is not taken here"));
-        }
-        if headers.get(AUTHORIZATION).is_some_and(|value| !value.as_bytes().starts_with(b"AWS")) {
-            return Some((S3ErrorCode::AccessDenied, "the Authorization header is no signature"));
-        }
-        let query = pairs(request.uri().query().unwrap_or_default());
-        let expires = query.iter().find(|(name, _)| name == "X-Amz-Expires").map(|(_, value)| value.parse::<u32>());
-        if expires.is_some_and(|seconds| !seconds.is_ok_and(|seconds| (1..=MAX_EXPIRES_S).contains(&seconds))) {
-            return Some((S3ErrorCode::AccessDenied, "a pre-signed URL is good for 1 second to 7 days"));
-        }
-        None
+    async fn pass_on(&self, request: Request<Incoming>) -> Result<Response<Body>, s3s::HttpError> {
+        let kind = request.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
+        let form = request.method() == Method::POST && kind.to_ascii_lowercase().starts_with(b"multipart/");
+        let _place = match form.then(|| Arc::clone(&self.forms).try_acquire_owned()) {
+            None => None,
+            Some(Ok(place)) => Some(place),
+            Some(Err(_)) => {
+                let busy = s3s::s3_error!(SlowDown, "{} forms are being received: send it again", FORMS_AT_ONCE);
+                return busy.to_http_response().map_err(|error| s3s::HttpError::new(error.into()));
+            }
+        };
+        self.service.call(request.map(Body::from)).await
     }
 
     async fn rules(&self, bucket: Option<&str>) -> Vec<super::attributes::CorsRule> {
@@ -315,6 +330,16 @@ async fn plain_tag(response: Response<Body>) -> Result<Response<Body>, s3s::Http
     Ok(Response::from_parts(parts, Body::from(Bytes::from(text))))
 }
 
+/// Where a form's success leads to names the tag with its quotes, as Amazon does.
+fn quote_tag(headers: &mut HeaderMap) {
+    let location = headers.get(LOCATION).and_then(|value| value.to_str().ok());
+    let parts = location.and_then(|text| text.split_once("&etag=")).filter(|(_, tag)| !tag.contains("%22"));
+    let quoted = parts.map(|(before, tag)| format!("{before}&etag=%22{tag}%22"));
+    if let Some(value) = quoted.and_then(|text| HeaderValue::try_from(text).ok()) {
+        headers.insert(LOCATION, value);
+    }
+}
+
 /// Puts right what `s3s` has no words for.
 async fn finish(mut response: Response<Body>, method: &Method, id: &str) -> Result<Response<Body>, s3s::HttpError> {
     let headers = response.headers_mut();
@@ -327,6 +352,9 @@ async fn finish(mut response: Response<Body>, method: &Method, id: &str) -> Resu
     let class = response.headers_mut().remove(STATE_CLASS);
     let status = response.status();
     if !(status.is_client_error() || status.is_server_error()) {
+        if status == StatusCode::SEE_OTHER {
+            quote_tag(response.headers_mut());
+        }
         if status == StatusCode::NOT_MODIFIED {
             response.headers_mut().remove(CONTENT_TYPE);
             *response.body_mut() = Body::empty();
@@ -346,21 +374,19 @@ async fn finish(mut response: Response<Body>, method: &Method, id: &str) -> Resu
     if !text.contains("<RequestId>") {
         members.push_str(&format!("<RequestId>{id}</RequestId>"));
     }
+    // What a form's policy does not allow is forbidden; only what is no policy is a bad request.
+    let forbidden = ["Policy condition &apos;", "Policy condition '", "does not match bucket in URL"];
+    let text = if text.contains("<Code>InvalidPolicyDocument</Code>") && forbidden.iter().any(|why| text.contains(why))
+    {
+        parts.status = StatusCode::FORBIDDEN;
+        text.replace("<Code>InvalidPolicyDocument</Code>", "<Code>AccessDenied</Code>")
+    } else {
+        text
+    };
     let text = match text.rfind("</Error>") {
         Some(at) => format!("{}{members}{}", &text[..at], &text[at..]),
         None => text,
     };
     parts.headers.insert(CONTENT_LENGTH, HeaderValue::from(text.len()));
     Ok(Response::from_parts(parts, Body::from(Bytes::from(text))))
-}
-
-/// The bucket that a request names, by path or by host.
-fn bucket_of(path: &str, headers: &HeaderMap, domains: &[String]) -> Option<String> {
-    let host = headers.get(HOST).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let by_host = domains.iter().find_map(|domain| host.strip_suffix(domain.as_str())?.strip_suffix('.'));
-    if let Some(bucket) = by_host {
-        return Some(bucket.to_owned());
-    }
-    let first = path.trim_start_matches('/').split('/').next().filter(|name| !name.is_empty())?;
-    Some(pairs(&first.replace('+', "%2B")).first()?.0.clone())
 }

@@ -72,6 +72,29 @@ fn delimiter_of(uri: &Uri, delimiter: Option<&str>) -> S3Result<Option<String>> 
     Ok(delimiter.map(str::to_owned))
 }
 
+/// What both versions of the listing of keys ask.
+struct Asked<'a> {
+    bucket: &'a str,
+    owner: Option<&'a str>,
+    encoding: Option<&'a EncodingType>,
+    max_keys: Option<i32>,
+    prefix: Option<String>,
+    delimiter: Option<&'a str>,
+    after: Option<String>,
+    status: Option<&'a [OptionalObjectAttributes]>,
+    owners: bool,
+}
+
+/// What both answer.
+struct Listed {
+    encoding: Encoding,
+    max_keys: i32,
+    prefix: String,
+    delimiter: Option<String>,
+    page: ObjectPage,
+    contents: Vec<Object>,
+}
+
 impl Door {
     pub(super) async fn list_v1(
         &self,
@@ -79,26 +102,24 @@ impl Door {
     ) -> S3Result<S3Response<ListObjectsOutput>> {
         let call = Call::of(&request)?;
         let input = request.input;
-        let view = self.bucket(&input.bucket).await?;
-        view.need(&call, "s3:ListBucket", Some(Permission::Read))?;
-        expected_owner(&view, input.expected_bucket_owner.as_deref())?;
-        let encoding = Encoding::of(input.encoding_type.as_ref())?;
-        let max_keys = most(input.max_keys)?;
-        let delimiter = delimiter_of(&request.uri, input.delimiter.as_deref())?;
-        let listing = ObjectListing {
-            after: input.marker.clone().filter(|marker| !marker.is_empty()),
-            prefix: input.prefix.clone().unwrap_or_default(),
-            delimiter: delimiter.clone(),
-            limit: u32::try_from(max_keys).unwrap_or(0),
+        let asked = Asked {
+            bucket: &input.bucket,
+            owner: input.expected_bucket_owner.as_deref(),
+            encoding: input.encoding_type.as_ref(),
+            max_keys: input.max_keys,
+            prefix: input.prefix,
+            delimiter: input.delimiter.as_deref(),
+            after: input.marker.clone(),
+            status: input.optional_object_attributes.as_deref(),
+            owners: true,
         };
-        let page = self.page(&view, &listing).await?;
-        let status = wants_status(input.optional_object_attributes.as_deref());
-        let contents = self.contents(&page, &encoding, true, status).await?;
+        let Listed { encoding, max_keys, prefix, delimiter, page, contents } =
+            self.listed(&call, &request.uri, asked).await?;
         let next = page.last.as_ref().filter(|_| page.more && delimiter.is_some()).map(|last| encoding.text(last));
         Ok(S3Response::new(ListObjectsOutput {
             name: Some(input.bucket),
             // Version 1 of the listing leaves the prefix as it came, and clients rely on it.
-            prefix: Some(listing.prefix.clone()),
+            prefix: Some(prefix),
             marker: Some(encoding.text(input.marker.as_deref().unwrap_or_default())),
             max_keys: Some(max_keys),
             is_truncated: Some(page.more),
@@ -117,27 +138,24 @@ impl Door {
     ) -> S3Result<S3Response<ListObjectsV2Output>> {
         let call = Call::of(&request)?;
         let input = request.input;
-        let view = self.bucket(&input.bucket).await?;
-        view.need(&call, "s3:ListBucket", Some(Permission::Read))?;
-        expected_owner(&view, input.expected_bucket_owner.as_deref())?;
-        let encoding = Encoding::of(input.encoding_type.as_ref())?;
-        let max_keys = most(input.max_keys)?;
-        let delimiter = delimiter_of(&request.uri, input.delimiter.as_deref())?;
         let token = input.continuation_token.as_deref().map(read_token).transpose()?;
-        let after = token.flatten().or_else(|| input.start_after.clone().filter(|after| !after.is_empty()));
-        let listing = ObjectListing {
-            after,
-            prefix: input.prefix.clone().unwrap_or_default(),
-            delimiter: delimiter.clone(),
-            limit: u32::try_from(max_keys).unwrap_or(0),
+        let asked = Asked {
+            bucket: &input.bucket,
+            owner: input.expected_bucket_owner.as_deref(),
+            encoding: input.encoding_type.as_ref(),
+            max_keys: input.max_keys,
+            prefix: input.prefix,
+            delimiter: input.delimiter.as_deref(),
+            after: token.flatten().or_else(|| input.start_after.clone()),
+            status: input.optional_object_attributes.as_deref(),
+            owners: input.fetch_owner == Some(true),
         };
-        let page = self.page(&view, &listing).await?;
-        let status = wants_status(input.optional_object_attributes.as_deref());
-        let contents = self.contents(&page, &encoding, input.fetch_owner == Some(true), status).await?;
+        let Listed { encoding, max_keys, prefix, delimiter, page, contents } =
+            self.listed(&call, &request.uri, asked).await?;
         let count = contents.len() + page.prefixes.len();
         Ok(S3Response::new(ListObjectsV2Output {
             name: Some(input.bucket),
-            prefix: Some(encoding.text(&listing.prefix)),
+            prefix: Some(encoding.text(&prefix)),
             max_keys: Some(max_keys),
             key_count: i32::try_from(count).ok(),
             continuation_token: input.continuation_token,
@@ -150,6 +168,31 @@ impl Door {
             start_after: input.start_after.map(|after| encoding.text(&after)),
             ..ListObjectsV2Output::default()
         }))
+    }
+
+    /// A page of keys, by either version of the call.
+    async fn listed(&self, call: &Call, uri: &Uri, asked: Asked<'_>) -> S3Result<Listed> {
+        let view = self.listable(call, asked.bucket, "s3:ListBucket", asked.owner).await?;
+        let encoding = Encoding::of(asked.encoding)?;
+        let max_keys = most(asked.max_keys)?;
+        let delimiter = delimiter_of(uri, asked.delimiter)?;
+        let listing = ObjectListing {
+            after: asked.after.filter(|after| !after.is_empty()),
+            prefix: asked.prefix.unwrap_or_default(),
+            delimiter: delimiter.clone(),
+            limit: u32::try_from(max_keys).unwrap_or(0),
+        };
+        let page = self.page(&view, &listing).await?;
+        let contents = self.contents(&page, &encoding, asked.owners, wants_status(asked.status)).await?;
+        Ok(Listed { encoding, max_keys, prefix: listing.prefix, delimiter, page, contents })
+    }
+
+    /// The bucket, if the caller may list it so.
+    async fn listable(&self, call: &Call, bucket: &str, action: &str, owner: Option<&str>) -> S3Result<BucketView> {
+        let view = self.bucket(bucket).await?;
+        view.need(call, action, Some(Permission::Read))?;
+        expected_owner(&view, owner)?;
+        Ok(view)
     }
 
     async fn page(&self, view: &BucketView, listing: &ObjectListing) -> S3Result<ObjectPage> {
@@ -198,9 +241,8 @@ impl Door {
     ) -> S3Result<S3Response<ListObjectVersionsOutput>> {
         let call = Call::of(&request)?;
         let input = request.input;
-        let view = self.bucket(&input.bucket).await?;
-        view.need(&call, "s3:ListBucketVersions", Some(Permission::Read))?;
-        expected_owner(&view, input.expected_bucket_owner.as_deref())?;
+        let owner = input.expected_bucket_owner.as_deref();
+        let view = self.listable(&call, &input.bucket, "s3:ListBucketVersions", owner).await?;
         let encoding = Encoding::of(input.encoding_type.as_ref())?;
         let max_keys = most(input.max_keys)?;
         let delimiter = input.delimiter.clone().filter(|delimiter| !delimiter.is_empty());

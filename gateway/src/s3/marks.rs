@@ -208,9 +208,9 @@ impl Door {
         self.mark(found, |marks| {
             let old = marks.retain.as_ref().filter(|old| old.until > now);
             let later = |old: &Retention| retain.as_ref().is_some_and(|new| new.until >= old.until);
-            let stricter = |old: &Retention| retain.as_ref().is_some_and(|new| new.compliance >= old.compliance);
-            if old.is_some_and(|old| !(later(old) && stricter(old)) && (old.compliance || !bypass)) {
-                return Err(s3_error!(AccessDenied, "the retention can only be made longer"));
+            let same = |old: &Retention| retain.as_ref().is_some_and(|new| new.compliance == old.compliance);
+            if old.is_some_and(|old| !(later(old) && same(old)) && (old.compliance || !bypass)) {
+                return Err(s3_error!(AccessDenied, "the retention can only be made longer, in its mode"));
             }
             marks.retain.clone_from(&retain);
             Ok(())

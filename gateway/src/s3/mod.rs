@@ -1,14 +1,14 @@
 //! The S3 door: buckets and objects over the same tree, movers and recall queue as every other door.
 //!
 //! ```text
-//! door: connections ─► before: CORS, old signatures ─► s3s: signatures, XML ─► service ─► operations
+//! door: connections ─► before, sigv2: what s3s would not take ─► s3s: signatures, XML ─► service ─► operations
 //!                        ◄─ after: statuses and members that s3s has no words for ◄─┘
 //! operations: buckets, settings; read, write, remove, listing, uploads, marks, restore
 //! beside them: access (policy, acl), data (bytes through the door), checksum, attributes, secrets
 //! ```
 //!
 //! - `s3s` is behind `service` and `access`; nothing else knows how its traits are called.
-//! - Pure: `acl`, `policy`, `attributes`, `checksum`, `shown`, `error`, `cors`.
+//! - Pure: `acl`, `policy`, `attributes`, `checksum`, `shown`, `error`, `cors`, `sigv2`.
 //!
 //! Owns the listening sockets and the site's sealing key. Talks to the catalogue, to [`crate::transfer`] for bytes, and
 //! to [`crate::hsm`] for what is on tape. Never decides where bytes lie.
@@ -18,6 +18,7 @@
 mod access;
 mod acl;
 mod attributes;
+mod before;
 mod buckets;
 mod checksum;
 mod config;
@@ -27,6 +28,8 @@ pub(crate) mod door;
 mod error;
 mod listing;
 mod marks;
+#[cfg(test)]
+mod parser_tests;
 mod policy;
 mod read;
 mod remove;
@@ -35,6 +38,7 @@ pub mod secrets;
 mod service;
 mod settings;
 mod shown;
+mod sigv2;
 mod uploads;
 mod write;
 

@@ -240,6 +240,7 @@ fn statement(value: &Value) -> Result<Statement, String> {
     };
     let principals = match (object.get("Principal"), object.get("NotPrincipal")) {
         (Some(value), None) => Listed { patterns: principals(value)?, but: false },
+        (None, Some(_)) if allow => return Err("NotPrincipal goes with Deny only".to_owned()),
         (None, Some(value)) => Listed { patterns: principals(value)?, but: true },
         _ => return Err("a statement has a Principal or a NotPrincipal".to_owned()),
     };
@@ -326,7 +327,7 @@ fn in_network(network: &str, address: &str) -> bool {
 }
 
 /// Whether a text is of a form in which `*` stands for any letters and `?` for one. Linear in space, no recursion.
-fn matches(pattern: &str, text: &str) -> bool {
+pub(super) fn matches(pattern: &str, text: &str) -> bool {
     let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
     let (mut p, mut t) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
@@ -413,6 +414,7 @@ mod tests {
             r#"{"Statement":[]}"#,
             r#"{"Statement":{"Effect":"Maybe","Principal":"*","Action":"s3:*","Resource":"arn:aws:s3:::b"}}"#,
             r#"{"Statement":{"Effect":"Allow","Action":"s3:*","Resource":"arn:aws:s3:::b"}}"#,
+            r#"{"Statement":{"Effect":"Allow","NotPrincipal":"x","Action":"s3:*","Resource":"arn:aws:s3:::b"}}"#,
             r#"{"Statement":{"Effect":"Allow","Principal":"*","Action":"s3:*","Resource":"arn:aws:s3:::other/*"}}"#,
             r#"{"Statement":{"Effect":"Allow","Principal":"*","Action":"iam:*","Resource":"arn:aws:s3:::b"}}"#,
         ] {

@@ -11,6 +11,7 @@ use super::{
     attributes::{self, Attributes, PartOf},
     checksum::Kept,
     error::{Asked, of_catalog},
+    restore::STANDARD,
     shown::{self, etag, timestamp},
 };
 use crate::identity::Principal;
@@ -44,6 +45,46 @@ impl Conditions {
             _ => Ok(()),
         }
     }
+}
+
+/// What GET and HEAD ask.
+struct Wanted {
+    bucket: String,
+    key: String,
+    version: Option<String>,
+    owner: Option<String>,
+    conditions: Conditions,
+    part: Option<i32>,
+    range: Option<Range>,
+    sums: bool,
+}
+
+/// What a request asks. The inputs of `s3s` have the fields and no type in common.
+macro_rules! wanted {
+    ($input:ident) => {
+        Wanted {
+            bucket: $input.bucket,
+            key: $input.key,
+            version: $input.version_id,
+            owner: $input.expected_bucket_owner,
+            conditions: Conditions {
+                matches: $input.if_match,
+                matches_none: $input.if_none_match,
+                modified_since: $input.if_modified_since,
+                unmodified_since: $input.if_unmodified_since,
+            },
+            part: $input.part_number,
+            range: $input.range,
+            sums: $input.checksum_mode.is_some_and(|mode| mode.as_str() == ChecksumMode::ENABLED),
+        }
+    };
+}
+
+/// What GET and HEAD find.
+struct Seen {
+    found: Found,
+    bytes: ByteRange,
+    head: HeadObjectOutput,
 }
 
 /// An object that the caller may read, with its bucket.
@@ -113,42 +154,26 @@ impl Door {
         let call = Call::of(&request)?;
         let input = request.input;
         no_encryption(&[input.sse_customer_algorithm.as_deref()])?;
-        let action = read_action(input.version_id.as_deref());
-        let version = input.version_id.as_deref();
-        let found = self.found(&call, &input.bucket, &input.key, version, (action, Permission::Read)).await?;
-        expected_owner(&found.view, input.expected_bucket_owner.as_deref())?;
-        let conditions = Conditions {
-            matches: input.if_match,
-            matches_none: input.if_none_match,
-            modified_since: input.if_modified_since,
-            unmodified_since: input.if_unmodified_since,
-        };
-        let part = self.part(&found, input.part_number).await?;
-        let range = wanted_range(&found, part.as_ref(), input.range.as_ref(), &conditions)?;
+        let Seen { found, bytes, head } = self.seen(&call, wanted!(input)).await?;
         self.readable(&found)?;
         let reader = self.reader(&call, &found.view).await?;
-        let path = format!("/{}/{}", input.bucket, input.key);
-        let body = self.send(&reader, &path, &found.data.file, range.bytes).await?;
-        let want_sum = input.checksum_mode.as_ref().is_some_and(|mode| mode.as_str() == ChecksumMode::ENABLED);
-        let sum = part.as_ref().map_or(found.attributes.checksum.as_ref(), |part| part.sum.as_ref());
-        let sum = sum.filter(|_| want_sum && input.range.is_none());
-        let fields = sum.map(Kept::fields).unwrap_or_default();
-        let head = self.head_of(&found).await?;
-        let output = GetObjectOutput {
+        let path = format!("/{}/{}", found.view.bucket.name, found.object.key);
+        let body = self.send(&reader, &path, &found.data.file, bytes).await?;
+        Ok(S3Response::new(GetObjectOutput {
             accept_ranges: head.accept_ranges,
             body: Some(body),
             cache_control: head.cache_control,
-            checksum_crc32: fields.checksum_crc32,
-            checksum_crc32c: fields.checksum_crc32c,
-            checksum_crc64nvme: fields.checksum_crc64nvme,
-            checksum_sha1: fields.checksum_sha1,
-            checksum_sha256: fields.checksum_sha256,
-            checksum_type: fields.checksum_type,
+            checksum_crc32: head.checksum_crc32,
+            checksum_crc32c: head.checksum_crc32c,
+            checksum_crc64nvme: head.checksum_crc64nvme,
+            checksum_sha1: head.checksum_sha1,
+            checksum_sha256: head.checksum_sha256,
+            checksum_type: head.checksum_type,
             content_disposition: head.content_disposition,
             content_encoding: head.content_encoding,
             content_language: head.content_language,
-            content_length: i64::try_from(range.bytes.length()).ok(),
-            content_range: range.header,
+            content_length: head.content_length,
+            content_range: head.content_range,
             content_type: head.content_type,
             e_tag: head.e_tag,
             expires: head.expires,
@@ -157,48 +182,53 @@ impl Door {
             object_lock_legal_hold_status: head.object_lock_legal_hold_status,
             object_lock_mode: head.object_lock_mode,
             object_lock_retain_until_date: head.object_lock_retain_until_date,
-            parts_count: part.as_ref().map(|part| part.count),
+            parts_count: head.parts_count,
             restore: head.restore,
             storage_class: head.storage_class,
             tag_count: i32::try_from(found.attributes.tags.len()).ok().filter(|count| *count > 0),
             version_id: head.version_id,
             website_redirect_location: head.website_redirect_location,
             ..GetObjectOutput::default()
-        };
-        Ok(S3Response::new(output))
+        }))
     }
 
     pub(super) async fn head(&self, request: S3Request<HeadObjectInput>) -> S3Result<S3Response<HeadObjectOutput>> {
         let call = Call::of(&request)?;
         let input = request.input;
         no_encryption(&[input.sse_customer_algorithm.as_deref()])?;
-        let action = read_action(input.version_id.as_deref());
-        let version = input.version_id.as_deref();
-        let found = self.found(&call, &input.bucket, &input.key, version, (action, Permission::Read)).await?;
-        expected_owner(&found.view, input.expected_bucket_owner.as_deref())?;
-        let conditions = Conditions {
-            matches: input.if_match,
-            matches_none: input.if_none_match,
-            modified_since: input.if_modified_since,
-            unmodified_since: input.if_unmodified_since,
-        };
-        let part = self.part(&found, input.part_number).await?;
-        let range = wanted_range(&found, part.as_ref(), input.range.as_ref(), &conditions)?;
-        let mut output = self.head_of(&found).await?;
-        output.content_length = i64::try_from(range.bytes.length()).ok();
-        output.content_range = range.header;
-        output.parts_count = part.as_ref().map(|part| part.count);
-        if input.checksum_mode.as_ref().is_some_and(|mode| mode.as_str() == ChecksumMode::ENABLED) {
+        let Seen { found, head, .. } = self.seen(&call, wanted!(input)).await?;
+        let mut response = S3Response::new(head);
+        // The answer to HEAD has no field for it in `s3s`.
+        if !found.attributes.tags.is_empty() {
+            response.headers.insert("x-amz-tagging-count", found.attributes.tags.len().into());
+        }
+        Ok(response)
+    }
+
+    /// What GET and HEAD do alike: the version that may be read, conditions, part or range, and the headers.
+    async fn seen(&self, call: &Call, wanted: Wanted) -> S3Result<Seen> {
+        let version = wanted.version.as_deref();
+        let action = if version.is_some() { "s3:GetObjectVersion" } else { "s3:GetObject" };
+        let found = self.found(call, &wanted.bucket, &wanted.key, version, (action, Permission::Read)).await?;
+        expected_owner(&found.view, wanted.owner.as_deref())?;
+        let part = self.part(&found, wanted.part).await?;
+        let range = wanted_range(&found, part.as_ref(), wanted.range.as_ref(), &wanted.conditions)?;
+        let mut head = self.head_of(&found).await?;
+        head.content_length = i64::try_from(range.bytes.length()).ok();
+        head.content_range = range.header;
+        head.parts_count = part.as_ref().map(|part| part.count);
+        // A sum is of a whole object or of a whole part, not of a range.
+        if wanted.sums && wanted.range.is_none() {
             let sum = part.as_ref().map_or(found.attributes.checksum.as_ref(), |part| part.sum.as_ref());
             let fields = sum.map(Kept::fields).unwrap_or_default();
-            output.checksum_crc32 = fields.checksum_crc32;
-            output.checksum_crc32c = fields.checksum_crc32c;
-            output.checksum_crc64nvme = fields.checksum_crc64nvme;
-            output.checksum_sha1 = fields.checksum_sha1;
-            output.checksum_sha256 = fields.checksum_sha256;
-            output.checksum_type = fields.checksum_type;
+            head.checksum_crc32 = fields.checksum_crc32;
+            head.checksum_crc32c = fields.checksum_crc32c;
+            head.checksum_crc64nvme = fields.checksum_crc64nvme;
+            head.checksum_sha1 = fields.checksum_sha1;
+            head.checksum_sha256 = fields.checksum_sha256;
+            head.checksum_type = fields.checksum_type;
         }
-        Ok(S3Response::new(output))
+        Ok(Seen { found, bytes: range.bytes, head })
     }
 
     /// The headers that GET and HEAD share.
@@ -220,7 +250,7 @@ impl Door {
             object_lock_mode: data.retain.as_ref().map(shown::lock_mode),
             object_lock_retain_until_date: data.retain.as_ref().map(|retain| timestamp(retain.until)),
             restore: self.restore_header(data).await?,
-            storage_class: self.shown_class(data).filter(|class| class != "STANDARD").map(StorageClass::from),
+            storage_class: self.shown_class(data).filter(|class| class != STANDARD).map(StorageClass::from),
             version_id: shown::version_header(view, object),
             website_redirect_location: attributes.redirect.clone(),
             ..HeadObjectOutput::default()
@@ -368,8 +398,4 @@ pub(super) fn expected_owner(view: &BucketView, expected: Option<&str>) -> S3Res
         }
         _ => Ok(()),
     }
-}
-
-fn read_action(version: Option<&str>) -> &'static str {
-    if version.is_some() { "s3:GetObjectVersion" } else { "s3:GetObject" }
 }

@@ -4,10 +4,11 @@
 //!
 //! Amazon S3 API Reference, "RestoreObject": 202 for the first, 409 while it runs, 200 to extend.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use catalog::{DISK_COPY, Located, ObjectData};
 use s3s::{S3Request, S3Response, S3Result, dto::*, s3_error};
+use wire::id::CosName;
 
 use super::{
     Door,
@@ -21,21 +22,18 @@ use crate::hsm::Ask;
 
 /// Classes whose objects must be restored before they are read from tape.
 const ARCHIVES: [&str; 2] = ["GLACIER", "DEEP_ARCHIVE"];
+/// The class of what was written without one.
+pub(super) const STANDARD: &str = "STANDARD";
+/// What is on tape in a class of service that no storage class means.
+const WAITED_FOR: &str = "GLACIER_IR";
 const DAY_US: i64 = 86_400_000_000;
 
 impl Door {
-    /// The storage class that is shown of an object: what its writer named; else where it is.
+    /// The storage class that is shown of an object.
     pub(super) fn shown_class(&self, data: &ObjectData) -> Option<String> {
-        if let Some(class) = &data.storage_class {
-            return Some(class.clone());
-        }
-        if data.file.residency.on_disk || data.file.residency.tape_copies == 0 {
-            return Some("STANDARD".to_owned());
-        }
-        let mapped = self.config.classes.iter().filter(|(_, cos)| **cos == data.file.cos);
-        let mut mapped: Vec<_> = mapped.map(|(class, _)| class.as_str()).collect();
-        mapped.sort_by_key(|class| !ARCHIVES.contains(class));
-        Some(mapped.first().copied().unwrap_or("GLACIER_IR").to_owned())
+        let residency = data.file.residency;
+        let on_tape_only = !residency.on_disk && residency.tape_copies > 0;
+        Some(class_of(data.storage_class.as_deref(), on_tape_only, &data.file.cos, &self.config.classes))
     }
 
     fn is_archive(&self, data: &ObjectData) -> bool {
@@ -155,6 +153,21 @@ impl Door {
     }
 }
 
+/// The class that an object's writer named. Of what was written without one, or as `STANDARD`, or by another door, where
+/// it is: on disk `STANDARD`; on tape only a class that means its class of service, rather one whose objects are waited
+/// for than one that must be restored.
+fn class_of(named: Option<&str>, on_tape_only: bool, cos: &CosName, classes: &BTreeMap<String, CosName>) -> String {
+    if let Some(named) = named.filter(|named| *named != STANDARD) {
+        return named.to_owned();
+    }
+    if !on_tape_only {
+        return STANDARD.to_owned();
+    }
+    let mapped = classes.iter().filter(|(_, mapped)| *mapped == cos).map(|(class, _)| class.as_str());
+    let rank = |class: &&str| (ARCHIVES.contains(class), *class == STANDARD);
+    mapped.min_by_key(rank).unwrap_or(WAITED_FOR).to_owned()
+}
+
 /// How restoring fares.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Restored {
@@ -173,6 +186,30 @@ fn lifetime(now: catalog::Timestamp, days: i32) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_class_is_what_was_named_or_where_the_bytes_are() {
+        fn cos(name: &str) -> CosName {
+            CosName::new(name).expect("a name")
+        }
+        fn classes(of: &[(&str, &str)]) -> BTreeMap<String, CosName> {
+            of.iter().map(|(class, name)| ((*class).to_owned(), cos(name))).collect()
+        }
+        let usual = classes(&[
+            ("STANDARD", "disk"),
+            ("GLACIER_IR", "single"),
+            ("GLACIER", "single"),
+            ("DEEP_ARCHIVE", "standard"),
+        ]);
+        let shown = |named, tape, name| class_of(named, tape, &cos(name), &usual);
+        assert_eq!(shown(Some("GLACIER"), false, "single"), "GLACIER", "restored, it is GLACIER still");
+        assert_eq!(shown(None, false, "single"), "STANDARD");
+        assert_eq!(shown(None, true, "single"), "GLACIER_IR", "another door's file is waited for");
+        assert_eq!(shown(None, true, "standard"), "DEEP_ARCHIVE");
+        assert_eq!(shown(Some("STANDARD"), true, "gone"), "GLACIER_IR");
+        let tape = classes(&[("STANDARD", "single"), ("GLACIER", "single")]);
+        assert_eq!(class_of(Some("STANDARD"), true, &cos("single"), &tape), "STANDARD", "the site's standard is tape");
+    }
 
     #[test]
     fn a_restored_copy_goes_at_the_midnight_behind_its_days() {

@@ -115,6 +115,10 @@ impl Door {
                 Some(name) => self.catalog.account(name).await.map_err(|error| of_catalog(error, Asked::Bucket))?,
                 None => None,
             };
+            if found.is_none() && acl.is_addressed(account) {
+                let text = format!("no account has an address of {account:?}");
+                return Err(s3_error!(UnresolvableGrantByEmailAddress, "{}", text));
+            }
             if found.is_none() {
                 return Err(s3_error!(InvalidArgument, "there is no account {:?}", account));
             }
@@ -480,7 +484,7 @@ fn default_retention(wanted: DefaultRetention) -> S3Result<Retained> {
 /// # Source
 ///
 /// Amazon S3 API Reference, "PutBucketLifecycleConfiguration": what is refused.
-fn check_lifecycle(rules: &mut [LifecycleRule]) -> S3Result<()> {
+pub(super) fn check_lifecycle(rules: &mut [LifecycleRule]) -> S3Result<()> {
     if rules.is_empty() || rules.len() > MAX_LIFECYCLE_RULES {
         return Err(s3_error!(MalformedXML, "there are from 1 to {} rules", MAX_LIFECYCLE_RULES));
     }

@@ -39,6 +39,11 @@ pub(super) fn version_header(view: &BucketView, object: &Object) -> Option<Strin
     (view.bucket.versioning != Versioning::Off).then(|| version_id(object.version))
 }
 
+/// The identifier of a version that was written: only what is kept beside others has one of its own.
+pub(super) fn written_header(view: &BucketView, object: &Object) -> Option<String> {
+    (view.bucket.versioning == Versioning::Enabled).then(|| version_id(object.version))
+}
+
 /// An entity tag.
 pub(super) fn etag(data: &ObjectData) -> ETag {
     ETag::Strong(data.etag())

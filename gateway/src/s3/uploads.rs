@@ -19,6 +19,7 @@ use super::{
     data::{Became, Becomes},
     error::{Asked, of_catalog},
     read::{Conditions, no_encryption},
+    restore::STANDARD,
     shown::{self, timestamp},
     write::{Announced, encoding, lock_headers, metadata, precondition, tags_of_header},
 };
@@ -335,7 +336,7 @@ impl Door {
             bucket: Some(bucket),
             key: Some(key),
             e_tag: done.data.as_ref().map(shown::etag),
-            version_id: shown::version_header(view, done),
+            version_id: shown::written_header(view, done),
             checksum_crc32: fields.checksum_crc32,
             checksum_crc32c: fields.checksum_crc32c,
             checksum_crc64nvme: fields.checksum_crc64nvme,
@@ -392,7 +393,7 @@ impl Door {
             next_part_number_marker: Some(last),
             part_number_marker: Some(marker),
             parts: Some(found.iter().map(shown_part).collect()),
-            storage_class: Some(StorageClass::from(kept.storage_class.unwrap_or_else(|| "STANDARD".to_owned()))),
+            storage_class: Some(StorageClass::from(kept.storage_class.unwrap_or_else(|| STANDARD.to_owned()))),
             ..ListPartsOutput::default()
         }))
     }
@@ -473,9 +474,13 @@ fn same_sum(have: &str, wanted: &str) -> bool {
 /// The parts that a client lists, if they are there, in order, and large enough.
 fn chosen(listed: &[CompletedPart], there: &[UploadPart]) -> S3Result<Vec<UploadPart>> {
     let mut chosen: Vec<UploadPart> = Vec::with_capacity(listed.len());
-    for wanted in listed {
+    for (at, wanted) in listed.iter().enumerate() {
         let number =
             part_number(wanted.part_number.unwrap_or(0)).map_err(|_| s3_error!(InvalidPart, "a part has no number"))?;
+        if listed.get(at + 1).is_some_and(|next| next.part_number == wanted.part_number) {
+            // A part that was sent twice and listed twice: the last word on it counts.
+            continue;
+        }
         if chosen.last().is_some_and(|last| last.number >= number) {
             return Err(s3_error!(InvalidPartOrder, "parts are listed in the order of their numbers"));
         }
@@ -520,7 +525,7 @@ fn whole_etag(parts: &[UploadPart]) -> String {
     format!("{}-{}", hex::encode(digest.finalize()), parts.len())
 }
 
-fn copy_range(text: &str, size: u64) -> S3Result<wire::extent::ByteRange> {
+pub(super) fn copy_range(text: &str, size: u64) -> S3Result<wire::extent::ByteRange> {
     let malformed = || s3_error!(InvalidArgument, "{:?} is no range of a copy: write bytes=FIRST-LAST", text);
     let (first, last) = text.strip_prefix("bytes=").and_then(|range| range.split_once('-')).ok_or_else(malformed)?;
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -562,7 +567,7 @@ fn shown_upload(upload: &Upload) -> MultipartUpload {
         initiator: Some(Initiator { display_name: owner.display_name.clone(), id: owner.id.clone() }),
         key: Some(upload.key.clone()),
         owner: Some(owner),
-        storage_class: Some(StorageClass::from(kept.storage_class.unwrap_or_else(|| "STANDARD".to_owned()))),
+        storage_class: Some(StorageClass::from(kept.storage_class.unwrap_or_else(|| STANDARD.to_owned()))),
         upload_id: Some(upload_id(upload.id)),
     }
 }

@@ -13,6 +13,7 @@ use super::{
     data::{Became, Becomes, Incoming},
     error::{Asked, of_catalog},
     read::{Conditions, Found, expected_owner, no_encryption},
+    restore::STANDARD,
     shown::{self, timestamp},
 };
 use crate::identity::Principal;
@@ -121,7 +122,8 @@ pub(super) fn precondition(matches: Option<&ETagCondition>, none: Option<&ETagCo
 
 /// Tags in the form of a query, as headers bring them.
 pub(super) fn tags_of_header(header: Option<&str>) -> S3Result<Vec<(String, String)>> {
-    let tags = header.map(pairs).unwrap_or_default();
+    let mut tags = header.map(pairs).unwrap_or_default();
+    tags.sort();
     checked_tags(tags, MAX_TAGS)
 }
 
@@ -164,7 +166,7 @@ pub(super) fn encoding(header: Option<String>) -> Option<String> {
 impl Door {
     /// The class of service that a storage class means.
     pub(super) fn class(&self, name: Option<&str>) -> S3Result<CosName> {
-        let name = name.unwrap_or("STANDARD");
+        let name = name.unwrap_or(STANDARD);
         let found = self.config.classes.get(name).cloned();
         found.ok_or_else(|| {
             let known = self.config.classes.keys().cloned().collect::<Vec<_>>().join(", ");
@@ -233,7 +235,8 @@ impl Door {
         expected_owner(&view, input.expected_bucket_owner.as_deref())?;
         view.need_key(&call, "s3:PutObject", &input.key, None)?;
         let owner = self.writer(&call, &view).await?;
-        let headers = grant_headers!(input);
+        // `s3s` reads no such header for an object, where it grants nothing; it is kept and shown.
+        let headers = GrantHeaders { write: call.header("x-amz-grant-write"), ..grant_headers!(input) };
         let canned = input.acl.as_ref().map(|acl| acl.as_str());
         let acl = self.new_acl(&view, owner.account.as_str(), canned, &headers)?;
         let class = input.storage_class.as_ref().map(|class| class.as_str().to_owned());
@@ -284,7 +287,7 @@ impl Door {
         let fields = kept.fields();
         Ok(S3Response::new(PutObjectOutput {
             e_tag: object.data.as_ref().map(shown::etag),
-            version_id: shown::version_header(&view, &object),
+            version_id: shown::written_header(&view, &object),
             checksum_crc32: fields.checksum_crc32,
             checksum_crc32c: fields.checksum_crc32c,
             checksum_crc64nvme: fields.checksum_crc64nvme,
