@@ -1,7 +1,10 @@
-//! Clients that nobody here wrote, against the S3 door of a whole site: curl, aws, s3cmd, rclone.
+//! Clients that nobody here wrote, against the S3 door of a whole site: curl, aws, s3cmd, rclone; boto3 and minio-py;
+//! s3fs, mounted.
 //!
 //! A client that is not installed fails its test: `tests/prepare` installs them.
 
+mod libraries;
+mod mounted;
 mod programs;
 
 use anyhow::{Result, ensure};

@@ -15,8 +15,8 @@ const CLIENT_LIMIT: Duration = Duration::from_secs(120);
 pub(crate) struct Programs {
     site: Site,
     alice: User,
-    key: String,
-    secret: String,
+    pub(crate) key: String,
+    pub(crate) secret: String,
 }
 
 /// What a client program said.
@@ -84,7 +84,7 @@ impl Programs {
 
     /// A program that knows nothing of whoever runs the tests: settings of theirs, a proxy or a folder of certificates,
     /// would change what is tested.
-    fn program(&self, name: &str) -> Command {
+    pub(crate) fn program(&self, name: &str) -> Command {
         let mut command = Command::new(name);
         command.env_clear().env("HOME", self.site.folder());
         if let Some(path) = std::env::var_os("PATH") {
@@ -93,7 +93,8 @@ impl Programs {
         command
     }
 
-    fn door(&self) -> String {
+    /// Where the door listens.
+    pub(crate) fn door(&self) -> String {
         self.site.gateway.doors.s3_clear.first().expect("the S3 door is open").to_string()
     }
 
@@ -176,7 +177,7 @@ impl Programs {
     }
 }
 
-async fn run(mut command: Command) -> Result<Said> {
+pub(crate) async fn run(mut command: Command) -> Result<Said> {
     command.stdin(Stdio::null()).kill_on_drop(true);
     let name = format!("{:?}", command.as_std().get_program());
     let output = tokio::time::timeout(CLIENT_LIMIT, command.output()).await;
