@@ -509,7 +509,12 @@ pub(super) fn check_lifecycle(rules: &mut [LifecycleRule]) -> S3Result<()> {
         if days.into_iter().flatten().any(|days| days < 1) {
             return Err(s3_error!(InvalidArgument, "days are a positive number"));
         }
-        if let Some(date) = expiration.and_then(|of| of.date.as_ref()) {
+        let transitions = rule.transitions.as_deref().unwrap_or_default();
+        if transitions.iter().any(|of| of.days.is_some_and(|days| days < 0) || of.days.is_some() == of.date.is_some()) {
+            return Err(s3_error!(InvalidArgument, "a transition has a date, or days that are not negative"));
+        }
+        let dates = transitions.iter().map(|of| of.date.as_ref());
+        for date in dates.chain([expiration.and_then(|of| of.date.as_ref())]).flatten() {
             let time = time::OffsetDateTime::from(date.clone());
             if time.time() != time::Time::MIDNIGHT {
                 return Err(s3_error!(InvalidArgument, "a date is at midnight UTC"));
