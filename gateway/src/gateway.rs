@@ -221,6 +221,7 @@ impl Gateway {
             transfers: Some(transfers.clone()),
             hsm: hsm.clone(),
             sealer,
+            homes: config.names.homes.clone(),
             telemetry: Telemetry::install().ok(),
         };
         let administration = admin::open(&config.admin, keys, services, &steps.doors).await;

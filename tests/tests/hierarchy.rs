@@ -180,9 +180,9 @@ async fn a_batch_from_two_movers_takes_one_mount_for_each_copy() {
     for (number, path) in paths.iter().enumerate() {
         // One mover takes nothing new, so that the other gets the file.
         let drained = wire::id::MoverId::new(format!("m{}", 1 + number % 2)).expect("a name");
-        site.gateway.movers.drain(&drained, true).expect("drained");
+        site.gateway.movers.drain(&drained, Some("a test".to_owned())).expect("drained");
         alice.put(path, &bytes(7, 100_000)).await.expect("stored");
-        site.gateway.movers.drain(&drained, false).expect("in use");
+        site.gateway.movers.drain(&drained, None).expect("in use");
         bitfiles.push(bitfile(&site, path).await);
     }
     let located = site.gateway.catalog.locate(&bitfiles).await.expect("located");

@@ -61,6 +61,8 @@ pub struct Services {
     pub hsm: Hsm,
     /// Seals access keys; `None` where there is no S3 door.
     pub sealer: Option<Arc<crate::s3::secrets::Sealer>>,
+    /// Below which directory an account's home is, unless it has one of its own; `None` where none is made.
+    pub homes: Option<String>,
     /// The process's metrics.
     pub telemetry: Option<Telemetry>,
 }

@@ -30,16 +30,22 @@ pub(super) async fn users(Axum(state): Axum<State>) -> Answer<Vec<User>> {
     }
     let users = state.catalog.accounts().await?.into_iter().map(|account| {
         let subjects = subjects.remove(&account.name).unwrap_or_default();
+        let usual = state.homes.as_ref().map_or_else(|| "/".to_owned(), |homes| below(homes, &account.name));
         User {
             groups: groups_of(&account),
             account: account.name,
             admin: account.admin,
             enabled: !account.disabled,
-            home: account.home.unwrap_or_else(|| "/".to_owned()),
+            home: account.home.unwrap_or(usual),
             subjects,
         }
     });
     Ok(Json(users.collect()))
+}
+
+/// The home that a session of this account is given where it has none of its own.
+fn below(homes: &str, account: &AccountName) -> String {
+    format!("{}/{account}", homes.trim_end_matches('/'))
 }
 
 /// The primary group first.

@@ -105,6 +105,7 @@ fn space(class: &catalog::StorageClass, volumes: &[Volume], snapshot: &Snapshot)
         class: class.name.clone(),
         medium: if disk { Medium::Disk } else { Medium::Tape },
         capacity_bytes: own.iter().map(|volume| volume.capacity_bytes).sum(),
+        unknown_capacity: own.iter().filter(|volume| volume.capacity_bytes == 0).count() as u64,
         used_bytes: own.iter().map(|volume| used(volume, snapshot)).sum(),
         high_percent: disk.then(|| percent(class.high_water)),
         low_percent: disk.then(|| percent(class.low_water)),
@@ -136,9 +137,7 @@ pub(super) async fn movers(Axum(state): Axum<State>) -> Answer<Vec<Mover>> {
 fn mover(view: &MoverView, now_us: i64) -> Mover {
     let (state, reason, since) = match &view.link {
         LinkState::Away { since, why } => (MoverState::Away, Some(why.clone()), since),
-        LinkState::Up { since } if view.drained => {
-            (MoverState::Draining, Some("an operator drains it".to_owned()), since)
-        }
+        LinkState::Up { since } if view.drained.is_some() => (MoverState::Draining, view.drained.clone(), since),
         LinkState::Up { since } if view.status.draining => {
             (MoverState::Draining, Some("it is shutting down".to_owned()), since)
         }
@@ -166,16 +165,18 @@ pub(super) async fn change_mover(
     Axum(state): Axum<State>,
     Extension(caller): Extension<Caller>,
     Path((name, what)): Path<(MoverId, String)>,
+    reason: Option<Json<Reason>>,
 ) -> Answer<Done> {
+    let why = reason.map(|Json(reason)| reason.reason).filter(|why| !why.is_empty());
     let drained = match what.as_str() {
-        "drain" => true,
-        "undrain" => false,
+        "drain" => Some(why.unwrap_or_else(|| format!("{} drains it", caller.name))),
+        "undrain" => None,
         _ => return Err(unknown(&what, "drain or undrain")),
     };
     let Some(movers) = &state.movers else { return Err(unknown("movers", "a gateway with movers")) };
-    movers.drain(&name, drained).map_err(crate::failure::Failure::from)?;
-    info!(principal = caller.name, mover = %name, drained, "mover changed");
-    let text = if drained { "gets nothing new; what moves goes on" } else { "gets work again" };
+    movers.drain(&name, drained.clone()).map_err(crate::failure::Failure::from)?;
+    info!(principal = caller.name, mover = %name, drained = ?drained, "mover changed");
+    let text = if drained.is_some() { "gets nothing new; what moves goes on" } else { "gets work again" };
     Ok(Json(Done::new(format!("mover {name} {text}"))))
 }
 
@@ -273,7 +274,7 @@ pub(super) async fn volumes(Axum(state): Axum<State>) -> Answer<Vec<wire::admin:
                 Kept::Disk { mover, .. } => Location::Mover { mover: mover.clone() },
                 Kept::Tape { .. } => places.get(&volume.label).cloned().unwrap_or(Location::Unknown),
             },
-            capacity_bytes: volume.capacity_bytes,
+            capacity_bytes: Some(volume.capacity_bytes).filter(|bytes| *bytes > 0),
             used_bytes,
             dead_bytes: if tape { used_bytes.saturating_sub(volume.live_bytes) } else { 0 },
             segments: volume.live_segments,

@@ -51,6 +51,7 @@ impl Door {
         let keys = Keys { credential: HotCredential::fixed(credential), site: trust(&ca), users: trust(&users) };
         let services = Services {
             sealer: None,
+            homes: Some("/home".to_owned()),
             gateway: "gw1".parse().expect("a name"),
             catalog: site.catalog.clone(),
             identities: Identities::new(site.catalog.clone(), None),

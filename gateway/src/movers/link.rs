@@ -115,7 +115,9 @@ impl Owner {
             self.up.store(false, Ordering::Release);
             table.disconnected(&why);
             self.shared.note(&self.mover.name, |view| {
-                if view.is_up() {
+                if view.is_up() && self.shutdown.is_stopping() {
+                    info!(mover = %self.mover.name, why, "connection to mover ended");
+                } else if view.is_up() {
                     warn!(mover = %self.mover.name, why, "mover went away");
                 }
                 view.link = LinkState::Away { since: away_since, why: why.clone() };

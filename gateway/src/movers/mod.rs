@@ -138,7 +138,7 @@ impl Movers {
             mover: mover.name.clone(),
             address: mover.address.clone(),
             link: LinkState::Away { since: now, why: "not yet connected".to_owned() },
-            drained: false,
+            drained: None,
             transfers: 0,
             status: MoverStatus::default(),
         };
@@ -273,12 +273,12 @@ impl Movers {
         }
     }
 
-    /// Gives a mover nothing new, or makes it available again. What moves goes on. Not kept over a restart.
+    /// Gives a mover nothing new, for a reason, or makes it available again. What moves goes on. Not kept over a restart.
     ///
     /// # Errors
     ///
     /// [`MoverError::Unknown`].
-    pub fn drain(&self, mover: &MoverId, drained: bool) -> Result<(), MoverError> {
+    pub fn drain(&self, mover: &MoverId, drained: Option<String>) -> Result<(), MoverError> {
         if !self.0.links.contains_key(mover) {
             return Err(MoverError::Unknown { mover: mover.clone() });
         }

@@ -23,8 +23,8 @@ pub struct MoverView {
     pub address: String,
     /// The connection.
     pub link: LinkState,
-    /// An operator wants nothing new to be given to it.
-    pub drained: bool,
+    /// An operator wants nothing new to be given to it, for this reason.
+    pub drained: Option<String>,
     /// How many transfers this gateway had under way on it when it was heard of last.
     pub transfers: usize,
     /// What it said last; of the last connection if it is away.
@@ -58,7 +58,7 @@ impl MoverView {
     /// Whether new work may be given to it.
     #[must_use]
     pub const fn takes_work(&self) -> bool {
-        self.is_up() && !self.drained && !self.status.draining
+        self.is_up() && self.drained.is_none() && !self.status.draining
     }
 }
 

@@ -6,7 +6,7 @@ use hyper::Method;
 use wire::admin::{
     Done,
     events::{Event, Stamped},
-    site::{ClassOfService, Count, Drive, Location, Mover, Readiness, Reason, Status, Transfer, TransferKind, Volume},
+    site::{ClassOfService, ClassSpace, Count, Drive, Location, Mover, Readiness, Reason, Status, Transfer, TransferKind, Volume},
 };
 
 use super::{
@@ -145,6 +145,15 @@ fn up_of(count: Count) -> String {
     format!("{} of {} up", count.up, count.total)
 }
 
+/// What a class holds: a cartridge that was never in a drive has not told how much it takes.
+fn capacity(class: &ClassSpace) -> String {
+    match (class.unknown_capacity, class.capacity_bytes) {
+        (0, known) => bytes(known),
+        (_, 0) => "unknown".to_owned(),
+        (_, known) => format!("{} and more", bytes(known)),
+    }
+}
+
 fn show_status(status: &Status) -> String {
     let ready = match &status.ready {
         Readiness::Ready => "ready".to_owned(),
@@ -176,8 +185,8 @@ fn show_status(status: &Status) -> String {
                 class.class.to_string(),
                 word(&class.medium),
                 bytes(class.used_bytes),
-                bytes(class.capacity_bytes),
-                percent(class.used_bytes, class.capacity_bytes),
+                capacity(class),
+                if class.unknown_capacity == 0 { percent(class.used_bytes, class.capacity_bytes) } else { "?".to_owned() },
                 marks,
                 up_of(class.volumes),
             ]
@@ -301,8 +310,8 @@ fn show_volumes(volumes: &Vec<Volume>) -> String {
                 place(&volume.location),
                 bytes(volume.used_bytes),
                 bytes(volume.dead_bytes),
-                bytes(volume.capacity_bytes),
-                percent(volume.used_bytes, volume.capacity_bytes),
+                volume.capacity_bytes.map_or_else(|| "unknown".to_owned(), bytes),
+                percent(volume.used_bytes, volume.capacity_bytes.unwrap_or(0)),
                 or_dash(volume.containers),
             ]
         }),

@@ -134,6 +134,9 @@ pub struct ClassSpace {
     /// Above this share purging begins, 0 to 100. Disk only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub high_percent: Option<u8>,
+    /// Volumes whose capacity is not known yet, and so not counted in `capacity_bytes`.
+    #[serde(default)]
+    pub unknown_capacity: u64,
     /// Down to this share it goes on, 0 to 100. Disk only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub low_percent: Option<u8>,
@@ -279,8 +282,9 @@ pub struct Volume {
     pub reason: Option<String>,
     /// Where it is.
     pub location: Location,
-    /// Bytes it may hold; a hint for a cartridge.
-    pub capacity_bytes: u64,
+    /// Bytes it may hold; a hint for a cartridge, which tells it when it is first in a drive: absent before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity_bytes: Option<u64>,
     /// Bytes written on it.
     pub used_bytes: u64,
     /// Bytes on it that nobody needs any more.

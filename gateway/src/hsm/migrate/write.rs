@@ -1,6 +1,9 @@
 //! One container on one cartridge, and its record in the catalogue.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use catalog::{AfterFailure, Fence, Segment, TapePosition, WorkFailure, WrittenContainer, WrittenMember};
 use tracing::{error, info, warn};
@@ -74,8 +77,9 @@ pub(super) async fn write(context: &Context, fence: &Fence, grant: &Grant, job: 
     };
     let source = container.mover.clone().unwrap_or_else(|| grant.mover.clone());
     let (laid, members, pieces, bytes) = lay_out(files, &parts);
-    let text = format!("writing {} files to {}", laid.len(), grant.volume);
-    context.live.batch(Kind::Migrate, Some(&grant.volume), laid.len(), bytes, false, text);
+    let count = file_count(parts.iter().map(|(file, _)| *file));
+    let text = format!("writing {count} files to {}", grant.volume);
+    context.live.batch(Kind::Migrate, Some(&grant.volume), count, bytes, false, text);
     let append =
         Append { drive: grant.drive.clone(), volume: grant.volume.clone(), container: before.next_container, members };
     let copy = Copy {
@@ -102,6 +106,11 @@ pub(super) async fn write(context: &Context, fence: &Fence, grant: &Grant, job: 
             judge(grant, &error, &outcome)
         }
     }
+}
+
+/// How many files these are: one that is written in several parts is one.
+fn file_count(files: impl Iterator<Item = usize>) -> usize {
+    files.collect::<BTreeSet<_>>().len()
 }
 
 type End = Result<Outcome, (MoverError, Outcome)>;
@@ -265,8 +274,9 @@ async fn record(
                 warn!(%bitfile, %volume, %why, "member on tape is dead");
             }
             note_written(context, volume, job, files, &on_tape, &recorded);
-            let text = format!("wrote {} files to {volume}", on_tape.len());
-            context.live.batch(Kind::Migrate, Some(volume), on_tape.len(), bytes, true, text);
+            let count = file_count(on_tape.iter().map(|(file, _)| *file));
+            let text = format!("wrote {count} files to {volume}");
+            context.live.batch(Kind::Migrate, Some(volume), count, bytes, true, text);
             let all = on_tape.len() == wanted;
             job.taken(|file, part| on_tape.contains(&(file, part)));
             job.taken(|file, _| !files[file].is_open());

@@ -1,6 +1,6 @@
 //! The copy itself, and what comes of what did not work.
 
-use std::time::Instant;
+use std::{collections::BTreeSet, time::Instant};
 
 use catalog::{AfterFailure, Segment, WorkFailure};
 use tracing::warn;
@@ -52,8 +52,9 @@ impl Session {
         };
         let targets = placed.targets;
         let bytes: u64 = targets.iter().map(|target| target.range.length()).sum();
-        let text = format!("reading {} files from {}", targets.len(), self.volume);
-        self.context.live.batch(Kind::Stage, Some(&self.volume), targets.len(), bytes, false, text);
+        let count = file_count(&targets);
+        let text = format!("reading {count} files from {}", self.volume);
+        self.context.live.batch(Kind::Stage, Some(&self.volume), count, bytes, false, text);
         let began = Instant::now();
         let copy = Copy {
             source: mount.grant().mover.clone(),
@@ -213,6 +214,11 @@ impl Arrived {
         }
         whole
     }
+}
+
+/// How many files these belong to: one that lies in several segments on tape is one.
+fn file_count(targets: &[Target]) -> usize {
+    targets.iter().map(|target| target.wanted).collect::<BTreeSet<_>>().len()
 }
 
 fn pieces(arrived: &Arrived, targets: &[Target]) -> Vec<Piece> {

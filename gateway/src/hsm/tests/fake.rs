@@ -163,7 +163,7 @@ impl FakeFleet {
                 LinkState::Up { since }
             };
             let address = "127.0.0.1:1".to_owned();
-            movers.insert(name.clone(), MoverView { mover: name, address, link, drained: false, transfers: 0, status });
+            movers.insert(name.clone(), MoverView { mover: name, address, link, drained: None, transfers: 0, status });
         }
         drop(world);
         self.snapshot.send_replace(Arc::new(Snapshot { movers }));
