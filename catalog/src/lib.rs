@@ -34,6 +34,7 @@ mod publish;
 mod purge;
 mod queue;
 mod quota;
+mod relocate;
 mod retire;
 
 mod segments;

@@ -19,7 +19,7 @@ use crate::sql::{IdRow, Row, args, bitfile_rows, json, statements};
 use crate::time::{Timestamp, micros};
 
 /// How long the files of a purged copy stay, for readers that were told where they are a moment ago.
-const LAST_READERS: Duration = Duration::from_secs(10);
+pub(crate) const LAST_READERS: Duration = Duration::from_secs(10);
 /// How long an ended stage request can still be asked about.
 const REQUEST_MEMORY: Duration = Duration::from_secs(7 * 24 * 3600);
 

@@ -27,6 +27,6 @@ pub use stats::{COUNT_LIMIT, QueueLength, Reclaimed, Statistics, VolumeFile};
 pub use volume::{AppendWish, Home, Medium, NewVolume, TapePosition, Volume, VolumeState};
 pub use work::{
     AfterFailure, CatalogRefusal, Claim, ContainerRecorded, DEMAND_LIMIT, Fence, Holder, Lease, NewRequest, NewWork,
-    PoolDemand, RequestFilter, RequestState, StageDemand, StageRecorded, StageRequest, Staged, Subject, Ticket,
-    WorkFailure, WorkItem, WorkKind, WrittenContainer, WrittenMember,
+    PoolDemand, Relocated, RequestFilter, RequestState, StageDemand, StageRecorded, StageRequest, Staged, Subject,
+    Ticket, WorkFailure, WorkItem, WorkKind, WrittenContainer, WrittenMember,
 };

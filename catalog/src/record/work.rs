@@ -389,9 +389,23 @@ pub enum CatalogRefusal {
     /// That copy is there already.
     #[error("the copy is there already")]
     Present,
+    /// A migration reads it at the moment.
+    #[error("a migration reads it now")]
+    Busy,
     /// The segments do not cover the bitfile, or overlap.
     #[error("the segments do not fit the bitfile")]
     Misfit,
+}
+
+/// A bitfile whose disk segments have left a volume.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Relocated {
+    /// The claim.
+    pub ticket: Ticket,
+    /// Which bitfile.
+    pub bitfile: BitfileId,
+    /// Where what lay on that volume lies now, range by range.
+    pub segments: Vec<Segment>,
 }
 
 /// A bitfile brought back to disk.

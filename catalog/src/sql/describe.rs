@@ -26,6 +26,7 @@ fn all() -> Vec<&'static Statement> {
         crate::queue::ALL,
         crate::queue::ENQUEUE,
         crate::quota::ALL,
+        crate::relocate::ALL,
         crate::retire::ALL,
         crate::segments::ALL,
         crate::staging::ALL,

@@ -11,6 +11,7 @@ mod record;
 pub(crate) use ask::ALL as ASK;
 #[cfg(test)]
 pub(crate) use record::ALL as RECORD;
+pub(crate) use record::unused_files;
 
 use std::time::Duration;
 

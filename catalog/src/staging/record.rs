@@ -113,7 +113,7 @@ async fn record(staged: &[Staged], fence: Option<&Fence>, tx: &mut Tx) -> Result
         }
     }
     let mut completed = write(&rows, &segments, tx).await?;
-    let garbage = unused(garbage, tx).await?;
+    let garbage = unused_files(garbage, tx).await?;
     queue_reclaim(&garbage, now, tx).await?;
     let answer = |(item, verdict): (&Staged, Result<Timestamp, CatalogRefusal>)| match verdict {
         Ok(expires) => StageRecorded::Done { requests: completed.remove(&item.bitfile).unwrap_or_default(), expires },
@@ -210,7 +210,7 @@ fn files_of(staged: &Staged) -> Vec<Garbage> {
 }
 
 /// Leaves out files that something in the catalogue lies in: a repeat of what was recorded before must not delete it.
-async fn unused(mut garbage: Vec<Garbage>, tx: &mut Tx) -> Result<Vec<Garbage>> {
+pub(crate) async fn unused_files(mut garbage: Vec<Garbage>, tx: &mut Tx) -> Result<Vec<Garbage>> {
     #[derive(Serialize)]
     struct FileRow<'a> {
         volume: &'a str,

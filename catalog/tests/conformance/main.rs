@@ -12,6 +12,7 @@ mod names;
 mod objects;
 mod purge;
 mod queue;
+mod relocate;
 mod site;
 mod staging;
 mod tree_model;

@@ -269,7 +269,7 @@ pub(super) async fn volumes(Axum(state): Axum<State>) -> Answer<Vec<wire::admin:
             class: (*classes.get(volume.pool.as_str())?).clone(),
             pool: Some(volume.pool.clone()),
             state: shown_state(volume),
-            reason: volume.reason.clone().filter(|_| volume.state != Held::Filling && volume.state != Held::Empty),
+            reason: shown_reason(volume),
             location: match &volume.medium {
                 Kept::Disk { mover, .. } => Location::Mover { mover: mover.clone() },
                 Kept::Tape { .. } => places.get(&volume.label).cloned().unwrap_or(Location::Unknown),
@@ -282,6 +282,13 @@ pub(super) async fn volumes(Axum(state): Axum<State>) -> Answer<Vec<wire::admin:
         })
     });
     Ok(Json(shown.collect()))
+}
+
+/// Why it is as it is; that it is draining the state says.
+fn shown_reason(volume: &Volume) -> Option<String> {
+    let reason = volume.reason.as_ref().filter(|_| !matches!(volume.state, Held::Filling | Held::Empty))?;
+    let draining = reason.strip_prefix(DRAINING).and_then(|rest| rest.strip_prefix(": "));
+    Some(draining.unwrap_or(reason).to_owned())
 }
 
 fn shown_state(volume: &Volume) -> VolumeState {
@@ -301,7 +308,8 @@ pub(super) async fn change_volume(
     Path((label, what)): Path<(VolumeLabel, String)>,
     reason: Option<Json<Reason>>,
 ) -> Answer<Done> {
-    let why = reason.map(|Json(reason)| reason.reason).filter(|why| !why.is_empty());
+    let Reason { reason, moves } = reason.map(|Json(reason)| reason).unwrap_or_default();
+    let why = Some(reason).filter(|why| !why.is_empty());
     let volume = state.catalog.volume(&label).await?;
     // Back in use means: as full as it is.
     let open = match volume.position() {
@@ -314,8 +322,10 @@ pub(super) async fn change_volume(
         "disable" => (Held::Disabled, why.unwrap_or(by), "is not used any more"),
         "drain" => {
             let why = format!("{DRAINING}: {}", why.unwrap_or(by));
-            // Nothing is moved: that would be a repack, which this version does not have.
             let text = match volume.position() {
+                _ if moves => {
+                    "gets nothing new; what is on it moves to other volumes, over restarts, until it is empty"
+                }
                 Some(_) => "gets nothing new; what is on it stays there and is read from it until it is deleted",
                 None => {
                     "gets nothing new; what is on it stays there and is read from it until it is deleted or purged: \
@@ -327,9 +337,25 @@ pub(super) async fn change_volume(
         _ => return Err(unknown(&what, "enable, disable, drain or undrain")),
     };
     state.catalog.set_volume_state(&label, held, &why).await?;
+    if moves && what == "drain" {
+        state.hsm.drain(&label).await?;
+    } else {
+        // Whatever else happens to it: nothing is moved away any more.
+        state.hsm.stop_drain(&label).await?;
+    }
     state.hsm.volumes_changed().await;
     info!(principal = caller.name, volume = %label, what, "volume changed");
     Ok(Json(Done::new(format!("volume {label} {text}"))))
+}
+
+pub(super) async fn volume_drain(
+    Axum(state): Axum<State>,
+    Path((label, what)): Path<(VolumeLabel, String)>,
+) -> Answer<wire::admin::site::Drain> {
+    if what != "drain" {
+        return Err(unknown(&what, "drain"));
+    }
+    Ok(Json(state.hsm.drain_state(&label).await?))
 }
 
 pub(super) async fn classes(Axum(state): Axum<State>) -> Answer<Vec<ClassOfService>> {

@@ -14,8 +14,8 @@ use tokio::sync::{Notify, oneshot, watch};
 use wire::id::{BitfileId, GatewayId, RequestId, VolumeLabel};
 
 use super::{
-    config::HsmConfig, live::Live, policy::estimate::Measured, policy::recall::Recall, policy::waits::Waits,
-    recall::record::Parts,
+    config::HsmConfig, drain::Drains, live::Live, policy::estimate::Measured, policy::recall::Recall,
+    policy::waits::Waits, recall::record::Parts,
 };
 use crate::mounts::{Fleet, MountService, WantId};
 
@@ -40,6 +40,8 @@ pub(super) struct Inner {
     pub(super) live: Live,
     /// What came of bitfiles that lie on several cartridges.
     pub(super) parts: Parts,
+    /// Volumes that this gateway empties.
+    pub(super) drains: Drains,
     /// The mount service, while this gateway has the lease of the tape service.
     pub(super) mounts: watch::Sender<Option<MountService>>,
     waiters: Mutex<HashMap<RequestId, Vec<oneshot::Sender<()>>>>,
@@ -60,6 +62,7 @@ pub(super) struct Wakes {
     pub(super) reclaim: Notify,
     pub(super) expire: Notify,
     pub(super) verify: Notify,
+    pub(super) drain: Notify,
 }
 
 /// What the recall queue looks like at the moment.
@@ -117,6 +120,7 @@ impl Context {
             wakes: Wakes::default(),
             live,
             parts: Parts::default(),
+            drains: Drains::default(),
             mounts: watch::Sender::new(None),
             waiters: Mutex::default(),
             board: Mutex::default(),

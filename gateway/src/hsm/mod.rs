@@ -10,6 +10,7 @@
 //! - [`Hsm`]: what doors ask.
 //! - [`policy`]: every decision, pure.
 //! - `stage` and `recall`, `migrate`, `verify`: what needs tapes; one gateway runs them all, with the mount service.
+//! - `drain`: empties volumes that are to go.
 //! - `purge`, `reclaim`, `expire`: what frees space and keeps deadlines; each under a lease of its own.
 //! - [`live`](Live): what moves and happens, for watchers.
 //!
@@ -21,6 +22,7 @@ mod claims;
 mod config;
 mod context;
 mod copy;
+mod drain;
 mod expire;
 mod lead;
 mod live;
@@ -118,10 +120,9 @@ impl Hsm {
             return hsm;
         }
         shutdown.spawn(pass_on(context.clone(), shutdown.clone()));
-        let scrubs = hsm.scrubs.clone();
         let tape = {
-            let context = context.clone();
-            move |fence, scope| tape(context.clone(), scrubs.clone(), Arc::clone(&pools), fence, scope)
+            let hsm = hsm.clone();
+            move |fence, scope| tape(hsm.clone(), Arc::clone(&pools), fence, scope)
         };
         shutdown.spawn(lead::lead(context.clone(), TAPE_LEASE, shutdown.clone(), tape));
         let services = [
@@ -362,7 +363,7 @@ impl Hsm {
             mounts.recheck().await;
         }
         let wakes = &self.context.wakes;
-        for bell in [&wakes.stage, &wakes.migrate, &wakes.purge, &wakes.verify] {
+        for bell in [&wakes.stage, &wakes.migrate, &wakes.purge, &wakes.verify, &wakes.drain] {
             bell.notify_one();
         }
     }
@@ -393,7 +394,8 @@ type Service = futures::future::BoxFuture<'static, ()>;
 type Start = Box<dyn Fn(Context, Shutdown) -> Service + Send + Sync>;
 
 /// Everything that needs tapes: one gateway has the library, and so runs them all.
-async fn tape(context: Context, scrubs: Scrubs, pools: Pools, fence: catalog::Fence, scope: Shutdown) {
+async fn tape(hsm: Hsm, pools: Pools, fence: catalog::Fence, scope: Shutdown) {
+    let (context, scrubs) = (hsm.context.clone(), hsm.scrubs.clone());
     let mounts = MountService::start(
         &scope,
         Arc::clone(&context.fleet),
@@ -408,7 +410,8 @@ async fn tape(context: Context, scrubs: Scrubs, pools: Pools, fence: catalog::Fe
     context.wakes.migrate.notify_one();
     tokio::join!(
         stage::run(context.clone(), fence.clone(), mounts.clone(), scope.clone()),
-        migrate::run(context.clone(), fence, mounts.clone(), scope.clone()),
+        migrate::run(context.clone(), fence.clone(), mounts.clone(), scope.clone()),
+        drain::run(hsm, fence, mounts.clone(), scope.clone()),
         verify::run(context.clone(), scrubs, mounts, scope),
     );
     context.mounts.send_replace(None);

@@ -16,7 +16,7 @@ use wire::{
     admin::{queue::Kind, site::TransferKind},
     checksum::Sums,
     id::{BitfileId, MoverId, VolumeLabel},
-    mover::{FaultKind, Piece, Sink},
+    mover::{FaultKind, Outcome, Piece, PieceFault, Sink},
 };
 
 use super::{
@@ -341,6 +341,7 @@ impl Verification {
             }
         };
         copying.settle();
+        let outcome = Outcome { failed: self.still_there(&here, &order, &offsets, outcome.failed).await, ..outcome };
         let now = self.context.catalog.now();
         let found = order.iter().zip(offsets).map(|(index, offset)| {
             let (bitfile, segment) = here[*index];
@@ -356,6 +357,32 @@ impl Verification {
         let text = format!("read {} segments of {}", found.len(), self.volume);
         self.context.live.batch(Kind::Verify, Some(&self.volume), found.len(), at, true, text);
         Ok(found)
+    }
+}
+
+impl Verification {
+    /// Faults of segments that lie here still: what was purged, moved or deleted while it was read is not damaged.
+    async fn still_there(
+        &self,
+        here: &[(BitfileId, &Segment)],
+        order: &[usize],
+        offsets: &[u64],
+        failed: Vec<PieceFault>,
+    ) -> Vec<PieceFault> {
+        if failed.is_empty() {
+            return failed;
+        }
+        let of = |fault: &PieceFault| {
+            let at = offsets.iter().position(|offset| *offset == fault.offset_bytes)?;
+            here.get(*order.get(at)?).copied()
+        };
+        let ids: Vec<BitfileId> = failed.iter().filter_map(|fault| Some(of(fault)?.0)).collect();
+        let Ok(located) = self.context.catalog.locate(&ids).await else { return failed };
+        let there = |(bitfile, segment): (BitfileId, &Segment)| {
+            let found = located.iter().find(|located| located.bitfile.id == bitfile);
+            found.is_some_and(|found| found.copies.iter().any(|copy| copy.segments.contains(segment)))
+        };
+        failed.into_iter().filter(|fault| of(fault).is_none_or(there)).collect()
     }
 }
 

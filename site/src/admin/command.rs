@@ -74,7 +74,8 @@ pub enum SiteCommand {
     Cos,
     /// Transfers under way, with rates.
     Transfers,
-    /// Give a mover or a volume nothing new; what moves is finished, and what lies there stays and is read.
+    /// Give a mover or a volume nothing new; what moves is finished, and what lies there stays and is read, or moves to
+    /// other volumes (--move) until the volume is empty. `undrain` stops it.
     Drain {
         /// The mover.
         #[arg(long, required_unless_present = "volume", conflicts_with = "volume")]
@@ -82,11 +83,18 @@ pub enum SiteCommand {
         /// The volume.
         #[arg(long)]
         volume: Option<VolumeLabel>,
+        /// Move what lies on the volume to others, in the background and over restarts, until it is empty.
+        #[arg(long = "move", requires = "volume", conflicts_with = "mover")]
+        moves: bool,
+        /// Show how far that is, until the volume is empty. Interrupted, the drain goes on; the same command shows it
+        /// again.
+        #[arg(long, requires = "moves")]
+        wait: bool,
         /// Why: it is shown.
         #[arg(long, default_value = "")]
         reason: String,
     },
-    /// End a drain.
+    /// End a drain. What has moved stays where it is now.
     Undrain {
         /// The mover.
         #[arg(long, required_unless_present = "volume", conflicts_with = "volume")]

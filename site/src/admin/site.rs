@@ -3,10 +3,14 @@
 use std::time::{Duration, Instant};
 
 use hyper::Method;
+use indicatif::{ProgressBar, ProgressStyle};
 use wire::admin::{
     Done,
     events::{Event, Stamped},
-    site::{ClassOfService, ClassSpace, Count, Drive, Location, Mover, Readiness, Reason, Status, Transfer, TransferKind, Volume},
+    site::{
+        ClassOfService, ClassSpace, Count, Drain, Drive, Location, Mover, Readiness, Reason, Status, Transfer,
+        TransferKind, Volume,
+    },
 };
 
 use super::{
@@ -17,6 +21,9 @@ use super::{
 
 /// How often a site that is being started is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// How often something that is waited for is asked about.
+const POLL_EVERY: Duration = Duration::from_millis(500);
 
 pub(super) async fn run(command: SiteCommand, connection: &mut Connection, output: Output) -> Result<(), AdminError> {
     match command {
@@ -39,8 +46,11 @@ pub(super) async fn run(command: SiteCommand, connection: &mut Connection, outpu
         SiteCommand::VolumeDisable { volume, reason } => {
             change(connection, output, &format!("/v1/volumes/{volume}/disable"), reason).await
         }
-        SiteCommand::Drain { mover, volume, reason } => {
-            change(connection, output, &format!("{}/drain", part(mover, volume)), reason).await
+        SiteCommand::Drain { mover, volume, moves, wait, reason } => {
+            let path = format!("{}/drain", part(mover, volume));
+            let done: Done = connection.send(Method::POST, &path, &Reason { reason, moves }).await?;
+            output.print(&done, |done| done.message.clone())?;
+            if wait { wait_until_empty(connection, &path, output).await } else { Ok(()) }
         }
         SiteCommand::Undrain { mover, volume } => {
             change(connection, output, &format!("{}/undrain", part(mover, volume)), String::new()).await
@@ -87,8 +97,33 @@ fn part(mover: Option<wire::id::MoverId>, volume: Option<wire::id::VolumeLabel>)
 }
 
 async fn change(connection: &mut Connection, output: Output, path: &str, reason: String) -> Result<(), AdminError> {
-    let done: Done = connection.send(Method::POST, path, &Reason { reason }).await?;
+    let done: Done = connection.send(Method::POST, path, &Reason { reason, moves: false }).await?;
     output.print(&done, |done| done.message.clone())
+}
+
+/// Shows how far a drain is, until the volume is empty or somebody ends the drain.
+async fn wait_until_empty(connection: &mut Connection, path: &str, output: Output) -> Result<(), AdminError> {
+    let style = "{spinner} {wide_bar} {bytes} of {total_bytes}, {msg}";
+    let bar = ProgressBar::new(0).with_style(ProgressStyle::with_template(style).expect("a legal template"));
+    loop {
+        let drain: Drain = connection.get(path).await?;
+        let total = drain.total_bytes.unwrap_or(drain.left_bytes);
+        bar.set_length(total);
+        bar.set_position(total.saturating_sub(drain.left_bytes));
+        let reason = drain.reason.as_ref().filter(|_| drain.failing > 0 || drain.left_segments > 0);
+        let waits = reason.map(|reason| format!("; {}", super::show::printable(reason))).unwrap_or_default();
+        bar.set_message(format!("{} segments left{waits}", drain.left_segments));
+        if !drain.moving {
+            bar.finish_and_clear();
+            if drain.left_segments > 0 {
+                let text =
+                    format!("the drain was ended; {} segments are on {} still", drain.left_segments, drain.volume);
+                return Err(AdminError::NotThere(text));
+            }
+            return output.add(&format!("{} is empty", drain.volume));
+        }
+        tokio::time::sleep(POLL_EVERY).await;
+    }
 }
 
 async fn watch(connection: &mut Connection, output: Output) -> Result<(), AdminError> {
@@ -186,7 +221,11 @@ fn show_status(status: &Status) -> String {
                 word(&class.medium),
                 bytes(class.used_bytes),
                 capacity(class),
-                if class.unknown_capacity == 0 { percent(class.used_bytes, class.capacity_bytes) } else { "?".to_owned() },
+                if class.unknown_capacity == 0 {
+                    percent(class.used_bytes, class.capacity_bytes)
+                } else {
+                    "?".to_owned()
+                },
                 marks,
                 up_of(class.volumes),
             ]

@@ -21,6 +21,7 @@
 //! | `POST /v1/drives/{drive}/up`, `/down` | [`site::Reason`] | [`Done`] |
 //! | `GET /v1/volumes` | – | [`site::Volume`] list |
 //! | `POST /v1/volumes/{volume}/enable`, `/disable`, `/drain`, `/undrain` | [`site::Reason`] | [`Done`] |
+//! | `GET /v1/volumes/{volume}/drain` | – | [`site::Drain`] |
 //! | `GET /v1/cos` | – | [`site::ClassOfService`] list |
 //! | `GET /v1/transfers` | – | [`site::Transfer`] list |
 //! | `GET /v1/queue?kind=&account=&after=&limit=` | – | [`queue::Page`] |

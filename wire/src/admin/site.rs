@@ -163,6 +163,9 @@ pub struct Reason {
     /// In a few words.
     #[serde(default)]
     pub reason: String,
+    /// Of a drain of a volume: what is on it is moved to others.
+    #[serde(default, rename = "move", skip_serializing_if = "std::ops::Not::not")]
+    pub moves: bool,
 }
 
 /// A mover.
@@ -296,6 +299,27 @@ pub struct Volume {
     pub containers: Option<u32>,
 }
 
+/// How far the drain of a volume is.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Drain {
+    /// Which.
+    pub volume: VolumeLabel,
+    /// Whether what is on it is being moved, or waits for its turn.
+    pub moving: bool,
+    /// Bytes that were on it when the drain began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total_bytes: Option<u64>,
+    /// Bytes that are on it.
+    pub left_bytes: u64,
+    /// Segments that are on it.
+    pub left_segments: u64,
+    /// Bitfiles that could not be moved at the last attempt, and are tried again.
+    pub failing: u64,
+    /// Why one of those could not, or why nothing moves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
 /// State of a volume.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -308,7 +332,7 @@ pub enum VolumeState {
     Full,
     /// Read only, because somebody said so or a write failed.
     ReadOnly,
-    /// Read, and given nothing new, because an operator said so. What is on it stays there.
+    /// Read, and given nothing new, because an operator said so. What is on it stays there, unless it is being moved.
     Draining,
     /// Not used at all.
     Disabled,
@@ -413,6 +437,8 @@ pub enum TransferKind {
     Store,
     /// Disk to tape.
     Migrate,
+    /// From one volume to another.
+    Repack,
     /// Tape to disk.
     Stage,
     /// Medium to nowhere, to check the sums.

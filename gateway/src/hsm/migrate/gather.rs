@@ -8,11 +8,12 @@ use std::collections::BTreeMap;
 use catalog::{AfterFailure, DISK_COPY, Entry, Located, Subject, Timestamp, WorkFailure, WorkItem};
 use futures::{StreamExt, TryStreamExt, stream};
 use wire::{
+    admin::queue::Kind,
     extent::ByteRange,
     id::{BitfileId, StorageClassName, VolumeLabel},
 };
 
-use super::Settled;
+use super::{Moved, Settled};
 use crate::hsm::{
     context::Context,
     policy::migrate::{Container, Limits, Part, pack, parts},
@@ -85,16 +86,7 @@ pub(super) async fn gather(context: &Context, items: &[WorkItem]) -> catalog::Re
     let ids: Vec<BitfileId> = items.iter().filter_map(bitfile_of).collect();
     let mut located: BTreeMap<BitfileId, Located> =
         context.catalog.locate(&ids).await?.into_iter().map(|located| (located.bitfile.id, located)).collect();
-    let mut paths: BTreeMap<BitfileId, String> = context.catalog.paths_of(&ids).await?.into_iter().collect();
-    let entries = located.values().filter_map(|located| Some((located.bitfile.id, located.bitfile.entry?)));
-    let mut entries: BTreeMap<BitfileId, Option<Entry>> = stream::iter(entries.collect::<Vec<_>>())
-        .map(|(bitfile, entry)| async move {
-            let found = context.catalog.entry(entry).await;
-            found.map(|found| (bitfile, found))
-        })
-        .buffer_unordered(LOOKUPS)
-        .try_collect()
-        .await?;
+    let mut names = Names::of(context, &ids, located.values()).await?;
     let mut settled = Settled::default();
     let mut files = Vec::new();
     for item in items {
@@ -102,7 +94,6 @@ pub(super) async fn gather(context: &Context, items: &[WorkItem]) -> catalog::Re
             settled.finished.push(item.ticket());
             continue;
         };
-        let bitfile = located.bitfile.id;
         if located.bitfile.residency.tape_copies >= located.bitfile.residency.tape_copies_wanted {
             settled.finished.push(item.ticket());
             continue;
@@ -118,15 +109,7 @@ pub(super) async fn gather(context: &Context, items: &[WorkItem]) -> catalog::Re
             continue;
         };
         match parts(&disk.segments, |volume| context.fleet.mover_of(volume)) {
-            Ok(parts) => files.push(File {
-                item: item.clone(),
-                path: paths.remove(&bitfile).unwrap_or_else(|| format!("/.deleted/{bitfile}")),
-                entry: entries.remove(&bitfile).flatten(),
-                located,
-                parts,
-                written_to: Vec::new(),
-                open: true,
-            }),
+            Ok(parts) => files.push(names.file(Moved { item: item.clone(), located, parts })),
             Err(volume) => settled.failures.push(retry(format!("no mover of this gateway has disk volume {volume}"))),
         }
     }
@@ -134,8 +117,57 @@ pub(super) async fn gather(context: &Context, items: &[WorkItem]) -> catalog::Re
     Ok((files, settled))
 }
 
+/// Looks up how what leaves a cartridge is called, in the order of paths.
+pub(super) async fn look_up(context: &Context, moved: Vec<Moved>) -> catalog::Result<Vec<File>> {
+    let ids: Vec<BitfileId> = moved.iter().map(|moved| moved.located.bitfile.id).collect();
+    let mut names = Names::of(context, &ids, moved.iter().map(|moved| &moved.located)).await?;
+    let mut files: Vec<File> = moved.into_iter().map(|moved| names.file(moved)).collect();
+    files.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(files)
+}
+
+/// How bitfiles are called, and the attributes that go on tape with them.
+struct Names {
+    paths: BTreeMap<BitfileId, String>,
+    entries: BTreeMap<BitfileId, Option<Entry>>,
+}
+
+impl Names {
+    async fn of(
+        context: &Context,
+        ids: &[BitfileId],
+        located: impl Iterator<Item = &Located>,
+    ) -> catalog::Result<Self> {
+        let paths = context.catalog.paths_of(ids).await?.into_iter().collect();
+        let entries = located.filter_map(|located| Some((located.bitfile.id, located.bitfile.entry?)));
+        let entries = stream::iter(entries.collect::<Vec<_>>())
+            .map(|(bitfile, entry)| async move {
+                let found = context.catalog.entry(entry).await;
+                found.map(|found| (bitfile, found))
+            })
+            .buffer_unordered(LOOKUPS)
+            .try_collect()
+            .await?;
+        Ok(Self { paths, entries })
+    }
+
+    fn file(&mut self, moved: Moved) -> File {
+        let bitfile = moved.located.bitfile.id;
+        File {
+            item: moved.item,
+            path: self.paths.remove(&bitfile).unwrap_or_else(|| format!("/.deleted/{bitfile}")),
+            entry: self.entries.remove(&bitfile).flatten(),
+            located: moved.located,
+            parts: moved.parts,
+            written_to: Vec::new(),
+            open: true,
+        }
+    }
+}
+
 /// One copy of a batch: what is still to be written.
 pub(super) struct Job {
+    kind: Kind,
     copy: u32,
     storage_class: StorageClassName,
     /// File and part, by the indices that containers name.
@@ -144,18 +176,25 @@ pub(super) struct Job {
 }
 
 impl Job {
-    pub(super) fn new(copy: u32, storage_class: StorageClassName, files: &[File], limits: &Limits) -> Self {
+    /// All parts that a copy lacks; of a repack all parts, since the copy is there, and leaves.
+    pub(super) fn new(kind: Kind, copy: u32, storage_class: StorageClassName, files: &[File], limits: &Limits) -> Self {
+        let wants = |file: &File, part: &Part| kind == Kind::Repack || !file.has(copy, part);
         let wanted: Vec<(usize, usize)> = files
             .iter()
             .enumerate()
             .filter(|(_, file)| file.open)
             .flat_map(|(index, file)| {
-                let missing = file.parts.iter().enumerate().filter(move |(_, part)| !file.has(copy, part));
+                let missing = file.parts.iter().enumerate().filter(move |(_, part)| wants(file, part));
                 missing.map(move |(part, _)| (index, part))
             })
             .collect();
         let containers = pack(wanted.iter().map(|(file, part)| &files[*file].parts[*part]), limits);
-        Self { copy, storage_class, parts: wanted, containers }
+        Self { kind, copy, storage_class, parts: wanted, containers }
+    }
+
+    /// A migration or a repack.
+    pub(super) const fn kind(&self) -> Kind {
+        self.kind
     }
 
     pub(super) const fn copy(&self) -> u32 {

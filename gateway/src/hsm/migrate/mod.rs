@@ -14,7 +14,7 @@ mod write;
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use catalog::{AfterFailure, Claim, Fence, Medium, Ticket, VolumeState, WorkFailure, WorkItem, WorkKind};
+use catalog::{AfterFailure, Claim, Fence, Located, Medium, Ticket, VolumeState, WorkFailure, WorkItem, WorkKind};
 use daemon::Shutdown;
 use tokio::sync::mpsc;
 use tracing::{info, warn};
@@ -24,7 +24,7 @@ use wire::{
 };
 
 use self::{
-    gather::{File, Job, gather},
+    gather::{File, Job, gather, look_up},
     write::{Wrote, write},
 };
 use super::{
@@ -32,7 +32,7 @@ use super::{
     context::{Context, Picture},
     lead::awake,
     policy::{
-        migrate::{Because, Due, choose_volumes, due},
+        migrate::{Because, Due, Part, choose_volumes, due},
         purge::{Fill, Marks, pressure},
     },
 };
@@ -113,13 +113,24 @@ pub(super) fn under_pressure(context: &Context, picture: &Picture) -> bool {
     })
 }
 
-/// One batch of one class of service.
-struct Migration {
-    context: Context,
-    fence: Fence,
-    mounts: MountService,
-    shutdown: Shutdown,
-    class: String,
+/// One batch of one class of service, or of what leaves a cartridge.
+pub(super) struct Migration {
+    pub(super) context: Context,
+    pub(super) fence: Fence,
+    pub(super) mounts: MountService,
+    pub(super) shutdown: Shutdown,
+    /// Whose batch it is, for the log.
+    pub(super) class: String,
+}
+
+/// A tape copy that leaves its cartridge.
+pub(super) struct Moved {
+    /// The claim of its repack.
+    pub(super) item: WorkItem,
+    /// Its bitfile.
+    pub(super) located: Located,
+    /// The disk segments that hold what it has there.
+    pub(super) parts: Vec<Part>,
 }
 
 impl Migration {
@@ -182,9 +193,35 @@ impl Migration {
         Ok(())
     }
 
-    /// Writes one copy of all files, on as many cartridges as it takes.
+    /// Writes what leaves a cartridge to others.
+    pub(super) async fn repack(&self, copy: u32, storage: &catalog::StorageClass, moved: Vec<Moved>) {
+        let items: Vec<WorkItem> = moved.iter().map(|moved| moved.item.clone()).collect();
+        let mut files = match look_up(&self.context, moved).await {
+            Ok(files) => files,
+            Err(error) => {
+                let reason = error.to_string();
+                let failures = items.iter().map(|item| claims::failure(&self.context, item, reason.clone()));
+                return claims::fail(&self.context, failures.collect()).await;
+            }
+        };
+        let job = Job::new(Kind::Repack, copy, storage.name.clone(), &files, &self.context.config.limits());
+        self.write_out(job, storage, &mut files).await;
+        let refused = |item: &WorkItem| WorkFailure {
+            ticket: item.ticket(),
+            reason: "the catalogue did not take it where it was written".into(),
+            next: AfterFailure::Retry(claims::pause(item.failures)),
+        };
+        claims::fail(&self.context, open_items(&files).iter().map(refused).collect()).await;
+    }
+
+    /// Writes one copy of all files.
     async fn copy(&self, copy: u32, storage: &catalog::StorageClass, files: &mut [File]) {
-        let mut job = Job::new(copy, storage.name.clone(), files, &self.context.config.limits());
+        let job = Job::new(Kind::Migrate, copy, storage.name.clone(), files, &self.context.config.limits());
+        self.write_out(job, storage, files).await;
+    }
+
+    /// Writes a job, on as many cartridges as it takes.
+    async fn write_out(&self, mut job: Job, storage: &catalog::StorageClass, files: &mut [File]) {
         let mut spent: Vec<VolumeLabel> = Vec::new();
         let mut cartridges = 0;
         while !job.is_done() && !self.shutdown.is_stopping() {
@@ -200,7 +237,7 @@ impl Migration {
             avoid.extend(spent.iter().cloned());
             let candidates = choose_volumes(&volumes, &storage.pool, job.next_bytes(), &avoid);
             let wish = Wish {
-                purpose: Purpose::Migrate,
+                purpose: if job.kind() == Kind::Repack { Purpose::Repack } else { Purpose::Migrate },
                 volumes: candidates,
                 pool: storage.pool.clone(),
                 max_drives: self.context.config.pool_drives as usize,
@@ -272,7 +309,7 @@ impl Migration {
     /// What is not written is tried again later.
     async fn put_off(&self, job: &Job, files: &mut [File], reason: &str) {
         warn!(cos = self.class, copy = job.copy(), reason, "migration put off");
-        self.context.live.batch(Kind::Migrate, None, job.open(files).len(), 0, true, format!("put off: {reason}"));
+        self.context.live.batch(job.kind(), None, job.open(files).len(), 0, true, format!("put off: {reason}"));
         let later = |item: &WorkItem| WorkFailure {
             ticket: item.ticket(),
             reason: reason.to_owned(),

@@ -79,7 +79,7 @@ pub(super) async fn write(context: &Context, fence: &Fence, grant: &Grant, job: 
     let (laid, members, pieces, bytes) = lay_out(files, &parts);
     let count = file_count(parts.iter().map(|(file, _)| *file));
     let text = format!("writing {count} files to {}", grant.volume);
-    context.live.batch(Kind::Migrate, Some(&grant.volume), count, bytes, false, text);
+    context.live.batch(job.kind(), Some(&grant.volume), count, bytes, false, text);
     let append =
         Append { drive: grant.drive.clone(), volume: grant.volume.clone(), container: before.next_container, members };
     let copy = Copy {
@@ -90,7 +90,7 @@ pub(super) async fn write(context: &Context, fence: &Fence, grant: &Grant, job: 
         bytes,
         rate_limit: None,
     };
-    let end = match run(context, copy, source, bytes).await {
+    let end = match run(context, job.kind(), copy, source, bytes).await {
         Ok(end) => end,
         Err(error) => Err((error, Outcome::default())),
     };
@@ -115,10 +115,11 @@ fn file_count(files: impl Iterator<Item = usize>) -> usize {
 
 type End = Result<Outcome, (MoverError, Outcome)>;
 
-async fn run(context: &Context, copy: Copy, source: MoverId, bytes: u64) -> Result<End, MoverError> {
+async fn run(context: &Context, kind: Kind, copy: Copy, source: MoverId, bytes: u64) -> Result<End, MoverError> {
+    let what = if kind == Kind::Repack { TransferKind::Repack } else { TransferKind::Migrate };
     let movers = vec![source, copy.target.clone()];
     let mut copying = copy.start(context.fleet.as_ref()).await?;
-    let shown = context.live.track(copying.id(), TransferKind::Migrate, movers, bytes);
+    let shown = context.live.track(copying.id(), what, movers, bytes);
     let mut durable = Vec::new();
     loop {
         match copying.next().await {
@@ -193,7 +194,8 @@ async fn set_aside(context: &Context, laid: &[Laid], files: &mut [File], job: &m
         let reason = format!("the disk copy cannot be read: {}", fault.fault.message);
         let next = match fault.fault.kind {
             FaultKind::Corrupt | FaultKind::NotFound | FaultKind::Medium => {
-                error!(bitfile = %file.bitfile(), path = file.path, fault = %fault.fault, "disk copy is damaged and not on tape");
+                let on_tape = job.kind() == Kind::Repack;
+                error!(bitfile = %file.bitfile(), path = file.path, fault = %fault.fault, on_tape, "disk copy is damaged");
                 AfterFailure::GiveUp
             }
             _ => AfterFailure::Retry(claims::pause(file.item().failures)),
@@ -276,7 +278,7 @@ async fn record(
             note_written(context, volume, job, files, &on_tape, &recorded);
             let count = file_count(on_tape.iter().map(|(file, _)| *file));
             let text = format!("wrote {count} files to {volume}");
-            context.live.batch(Kind::Migrate, Some(volume), count, bytes, true, text);
+            context.live.batch(job.kind(), Some(volume), count, bytes, true, text);
             let all = on_tape.len() == wanted;
             job.taken(|file, part| on_tape.contains(&(file, part)));
             job.taken(|file, _| !files[file].is_open());
@@ -301,7 +303,11 @@ fn note_written(
     for bitfile in &recorded.complete {
         let Some(index) = by_id.get(bitfile) else { continue };
         let file = &mut files[*index];
-        context.live.work(file.item().id, None, Kind::Migrate, *bitfile, State::Completed, "has all its tape copies");
+        let text = match job.kind() {
+            Kind::Repack => format!("copy {} is on {volume} now", job.copy()),
+            _ => "has all its tape copies".to_owned(),
+        };
+        context.live.work(file.item().id, None, job.kind(), *bitfile, State::Completed, text);
         file.close();
     }
     for (bitfile, why) in &recorded.refused {
@@ -313,7 +319,7 @@ fn note_written(
     for bitfile in &recorded.more_wanted {
         let Some(index) = by_id.get(bitfile) else { continue };
         let text = format!("copy {} is on {volume}", job.copy());
-        context.live.work(files[*index].item().id, None, Kind::Migrate, *bitfile, State::Running, text);
+        context.live.work(files[*index].item().id, None, job.kind(), *bitfile, State::Running, text);
     }
     // What is on tape may leave the disk.
     if !recorded.complete.is_empty() {
