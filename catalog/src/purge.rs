@@ -16,6 +16,7 @@ use crate::queue::{Garbage, queue_reclaim};
 use crate::record::{MAX_PAGE, PurgeCandidate, Purged, Reclaimed};
 use crate::segments::{VolumeSums, recount_volumes};
 use crate::sql::{IdRow, Row, args, bitfile_rows, json, statements};
+use crate::staging::forget_bulks;
 use crate::time::{Timestamp, micros};
 
 /// How long the files of a purged copy stay, for readers that were told where they are a moment ago.
@@ -89,9 +90,11 @@ statements! {
         "DELETE FROM pin WHERE until_us <= $1 AND (bitfile, holder) IN
             (SELECT p.bitfile, p.holder FROM pin p WHERE p.until_us <= $1 ORDER BY p.until_us LIMIT $2)";
 
+    /// A request that is a file of a bulk request is its state, and goes with it.
     FORGET_REQUESTS =
         "DELETE FROM request WHERE id IN (SELECT o.id FROM request o
-            WHERE o.finished_us IS NOT NULL AND o.finished_us <= $1 ORDER BY o.finished_us LIMIT $2)";
+            WHERE o.finished_us IS NOT NULL AND o.finished_us <= $1
+                AND NOT EXISTS (SELECT 1 FROM bulk_file f WHERE f.request = o.id) ORDER BY o.finished_us LIMIT $2)";
 }
 
 impl Catalog {
@@ -221,6 +224,7 @@ async fn reclaim(limit: u32, tx: &mut Tx) -> Result<Reclaimed> {
     reclaimed.partials += drop_expired_uploads(limit, tx).await?;
     tx.execute(&DROP_OLD_PINS, args![now, limit]).await?;
     let forgotten: Timestamp = now.before(REQUEST_MEMORY);
+    forget_bulks(forgotten, tx).await?;
     tx.execute(&FORGET_REQUESTS, args![forgotten, limit]).await?;
     Ok(reclaimed)
 }

@@ -2,6 +2,7 @@
 
 pub mod account;
 pub mod bitfile;
+pub mod bulk;
 pub mod name;
 pub mod policy;
 pub mod s3;
@@ -14,6 +15,7 @@ pub use bitfile::{
     Base, Bitfile, Copy, DISK_COPY, Expected, Located, NewFile, NewPartial, Partial, Pin, Published, PurgeCandidate,
     Purged, Segment,
 };
+pub use bulk::{Bulk, BulkFile, NewBulk, NewBulkFile};
 pub use name::{
     AttributeChange, Content, DeletedFile, Entry, FileInfo, Leaf, Listing, MAX_PAGE, NewDirectory, Page, ROOT, Rename,
     Residency, Resolved, Twins, Walked,

@@ -31,7 +31,9 @@ fn all() -> Vec<&'static Statement> {
         crate::segments::ALL,
         crate::staging::ALL,
         crate::staging::ASK,
+        crate::staging::BULK,
         crate::staging::RECORD,
+        crate::staging::RELEASE,
         crate::statistics::ALL,
         crate::testing::GENERATE,
         crate::volumes::ALL,
@@ -101,9 +103,9 @@ async fn every_statement_has_the_same_columns_and_types_on_both_databases() {
 
 /// Tables that grow with the number of files or requests. The others (volumes, accounts, policies, leases) may be read
 /// whole.
-const LARGE: [&str; 12] = [
+const LARGE: [&str; 13] = [
     "entry", "bitfile", "copy", "segment", "deleted", "partial", "pin", "work", "request", "object", "version",
-    "upload",
+    "upload", "bulk_file",
 ];
 
 #[tokio::test]

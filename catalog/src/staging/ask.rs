@@ -104,7 +104,8 @@ enum Whereabouts {
     Nowhere(&'static str),
 }
 
-async fn ask(requests: &[NewRequest], first_id: u64, tx: &mut Tx) -> Result<Vec<StageRequest>> {
+/// Makes stage requests; their numbers count from `first_id` in steps of two.
+pub(super) async fn ask(requests: &[NewRequest], first_id: u64, tx: &mut Tx) -> Result<Vec<StageRequest>> {
     let found = look(requests, tx).await?;
     let now = tx.now;
     let missing = (0, Whereabouts::Nowhere("the file does not exist any more"));

@@ -5,13 +5,20 @@
 //! along.
 
 mod ask;
+mod bulk;
 mod record;
+mod release;
 
 #[cfg(test)]
 pub(crate) use ask::ALL as ASK;
 #[cfg(test)]
+pub(crate) use bulk::ALL as BULK;
+pub(crate) use bulk::forget_bulks;
+#[cfg(test)]
 pub(crate) use record::ALL as RECORD;
 pub(crate) use record::unused_files;
+#[cfg(test)]
+pub(crate) use release::ALL as RELEASE;
 
 use std::time::Duration;
 

@@ -18,6 +18,7 @@
 //! transaction that records the result. Talks to [`crate::mounts`] and the movers below. Never checks a permission:
 //! doors do.
 
+mod bulk;
 mod claims;
 mod config;
 mod context;
@@ -41,9 +42,9 @@ pub(crate) mod tests;
 mod ticket;
 mod verify;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::{HashMap, HashSet}, sync::Arc, time::Duration};
 
-use catalog::{Catalog, DISK_COPY, Holder, Located, Medium, NewRequest, Purged, RequestState, StageRequest, Timestamp};
+use catalog::{Catalog, DISK_COPY, Holder, Located, Medium, NewRequest, Purged, RequestState, StageRequest, Timestamp, Volume};
 use daemon::Shutdown;
 use wire::{
     admin::{
@@ -53,7 +54,7 @@ use wire::{
     id::{AccountName, BitfileId, DriveId, GatewayId, RequestId, VolumeLabel, WorkId},
 };
 
-pub use self::{config::HsmConfig, live::Live, queue::Described, scrub_start::Scope, ticket::Ticket};
+pub use self::{bulk::{BulkWish, Locality}, config::HsmConfig, live::Live, queue::Described, scrub_start::Scope, ticket::Ticket};
 use self::{context::Context, scrub::Scrubs};
 use crate::{
     failure::{Failure, FailureKind},
@@ -170,10 +171,17 @@ impl Hsm {
     ///
     /// Those of the catalogue. A bitfile that cannot be staged is a request that failed.
     pub async fn stage(&self, asks: Vec<Ask>) -> Result<Vec<Ticket>, Failure> {
+        let wishes = self.wishes(asks).await?;
+        let requests = self.context.catalog.request_stage(wishes).await?;
+        self.queued(&requests);
+        Ok(requests.into_iter().map(|request| Ticket::new(self.clone(), request)).collect())
+    }
+
+    /// What is asked of the catalogue for these.
+    async fn wishes(&self, asks: Vec<Ask>) -> Result<Vec<NewRequest>, Failure> {
         self.drop_unreachable(asks.iter().map(|ask| ask.bitfile).collect()).await?;
-        let catalog = &self.context.catalog;
         let usual = self.usual_lifetimes(&asks).await?;
-        let now = catalog.now();
+        let now = self.context.catalog.now();
         let new = asks.into_iter().zip(usual).map(|(ask, usual)| NewRequest {
             bitfile: ask.bitfile,
             account: ask.account,
@@ -181,7 +189,11 @@ impl Hsm {
             lifetime: ask.lifetime.unwrap_or(usual),
             priority: ask.priority,
         });
-        let requests = catalog.request_stage(new.collect()).await?;
+        Ok(new.collect())
+    }
+
+    /// Watchers and the recall service hear of new requests.
+    fn queued(&self, requests: &[StageRequest]) {
         for request in requests.iter().filter(|request| !request.state.is_final()) {
             if let Some(work) = request.work {
                 let live = &self.context.live;
@@ -189,7 +201,6 @@ impl Hsm {
             }
         }
         self.context.wakes.stage.notify_one();
-        Ok(requests.into_iter().map(|request| Ticket::new(self.clone(), request)).collect())
     }
 
     async fn usual_lifetimes(&self, asks: &[Ask]) -> Result<Vec<Duration>, Failure> {
@@ -199,10 +210,8 @@ impl Hsm {
         let ids: Vec<BitfileId> = asks.iter().map(|ask| ask.bitfile).collect();
         let policies = self.context.catalog.policies().await?;
         let located = self.context.catalog.locate(&ids).await?;
-        let usual = |ask: &Ask| {
-            let found = located.iter().find(|found| found.bitfile.id == ask.bitfile)?;
-            Some(policies.class(&found.bitfile.cos)?.stage_lifetime)
-        };
+        let located: HashMap<_, _> = located.iter().map(|found| (found.bitfile.id, &found.bitfile.cos)).collect();
+        let usual = |ask: &Ask| Some(policies.class(located.get(&ask.bitfile)?)?.stage_lifetime);
         Ok(asks.iter().map(|ask| usual(ask).unwrap_or_default()).collect())
     }
 
@@ -210,19 +219,11 @@ impl Hsm {
     /// all tape copies are there, so that a recall is made instead of a promise that nobody can keep.
     async fn drop_unreachable(&self, bitfiles: Vec<BitfileId>) -> Result<(), Failure> {
         let located = self.context.catalog.locate(&bitfiles).await?;
-        let volumes = self.context.catalog.volumes().await?;
-        let snapshot = Arc::clone(&self.context.fleet.watch().borrow());
-        let reachable = |label: &VolumeLabel| {
-            let volume = volumes.iter().find(|volume| volume.label == *label);
-            volume.is_some_and(|volume| match &volume.medium {
-                Medium::Disk { mover, .. } => {
-                    volume.state.readable() && snapshot.get(mover).is_some_and(|view| view.is_up())
-                }
-                Medium::Tape { .. } => true,
-            })
-        };
+        let reachable = self.reachable_disks().await?;
         let lost = |found: &&Located| {
-            found.copy(DISK_COPY).is_some_and(|copy| !copy.segments.iter().all(|s| reachable(&s.extent.volume)))
+            found
+                .copy(DISK_COPY)
+                .is_some_and(|copy| !copy.segments.iter().all(|segment| reachable.contains(&segment.extent.volume)))
         };
         let lost: Vec<BitfileId> = located.iter().filter(lost).map(|found| found.bitfile.id).collect();
         if !lost.is_empty() {
@@ -230,6 +231,19 @@ impl Hsm {
             purge::now(&self.context, lost).await?;
         }
         Ok(())
+    }
+
+    /// Disk volumes in use, whose movers are there.
+    async fn reachable_disks(&self) -> Result<HashSet<VolumeLabel>, Failure> {
+        let volumes = self.context.catalog.volumes().await?;
+        let snapshot = Arc::clone(&self.context.fleet.watch().borrow());
+        let reachable = |volume: &Volume| match &volume.medium {
+            Medium::Disk { mover, .. } => {
+                volume.state.readable() && snapshot.get(mover).is_some_and(|view| view.is_up())
+            }
+            Medium::Tape { .. } => false,
+        };
+        Ok(volumes.into_iter().filter(reachable).map(|volume| volume.label).collect())
     }
 
     /// Requests by number, as they are now; unknown and long forgotten ones are left out.
