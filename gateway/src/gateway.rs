@@ -30,6 +30,7 @@ use crate::{
     movers::{self, Movers},
     s3::{self, secrets::Sealer},
     transfer::{Stager, Transfers},
+    webdav,
 };
 
 /// How long doors wait for movers to answer when everything starts at the same time.
@@ -65,6 +66,8 @@ pub struct Doors {
     pub s3: Vec<SocketAddr>,
     /// The S3 door, without TLS.
     pub s3_clear: Vec<SocketAddr>,
+    /// The WebDAV door.
+    pub webdav: Vec<SocketAddr>,
     /// The admin door.
     pub admin: Vec<SocketAddr>,
     /// Metrics and health.
@@ -212,6 +215,16 @@ impl Gateway {
             let opened = s3::open(&config.s3, &door, services, &steps.doors).await;
             (s3_secure, s3_clear) = opened.map_err(|source| StartError::Door { door: "S3", source })?;
         }
+        let services = webdav::Services {
+            site: config.name.to_string(),
+            catalog: catalog.clone(),
+            identities: identities.clone(),
+            files: files.clone(),
+            transfers: transfers.clone(),
+            hsm: hsm.clone(),
+        };
+        let webdav = webdav::open(&config.webdav, &door, &users, services, &steps.doors).await;
+        let webdav = webdav.map_err(|source| StartError::Door { door: "WebDAV", source })?;
         let keys = admin::Keys { credential: credential.clone(), site: site.clone(), users: users.clone() };
         let services = admin::Services {
             gateway: config.name.clone(),
@@ -230,6 +243,7 @@ impl Gateway {
             ftp: opened.addresses().to_vec(),
             s3: s3_secure,
             s3_clear,
+            webdav,
             admin: administration.admin,
             metrics: administration.metrics,
         };

@@ -1,8 +1,8 @@
 //! Penstock's gateway: doors, sessions, planning and services of the storage hierarchy. Holds no file data.
 //!
 //! ```text
-//!      ftp  s3    admin            doors: a protocol each, no policy of their own
-//!          \      /  \
+//!   ftp  s3  webdav  admin           doors: a protocol each, no policy of their own
+//!        \    |    /  \
 //!     files  transfer  hsm         names; what moves; what sinks and comes back
 //!          \    |    /
 //!   identity  movers  mounts       who may; who moves; which cartridge in which drive
@@ -26,5 +26,6 @@ pub mod s3;
 #[cfg(test)]
 mod testing;
 pub mod transfer;
+pub mod webdav;
 
 pub use self::gateway::{Gateway, StartError};

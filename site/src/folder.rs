@@ -28,6 +28,8 @@ pub const ADMIN_PORT: u16 = 2812;
 pub const METRICS_PORT: u16 = 2813;
 /// Where the S3 door of a new site listens: behind the control ports of as many movers as one machine may have.
 pub const S3_PORT: u16 = 2840;
+/// Where the WebDAV door of a new site listens.
+pub const WEBDAV_PORT: u16 = 2842;
 
 /// The folder of a site on one machine.
 #[derive(Clone, Debug)]
@@ -42,6 +44,9 @@ pub struct Doors {
     pub admin: SocketAddr,
     /// `/metrics` and `/healthz`; `None` if they are switched off.
     pub metrics: Option<SocketAddr>,
+    /// The WebDAV door; `None` if it is switched off.
+    #[serde(default)]
+    pub webdav: Option<SocketAddr>,
     /// The process that listens.
     pub process: u32,
 }
@@ -177,7 +182,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let site = SiteFolder::new(folder.path().to_owned());
         let address = |port| SocketAddr::from(([127, 0, 0, 1], port));
-        let doors = Doors { ftp: address(1), admin: address(2), metrics: None, process: 3 };
+        let doors = Doors { ftp: address(1), admin: address(2), metrics: None, webdav: None, process: 3 };
         site.set_doors(&doors).expect("written");
         assert_eq!(site.doors(), Ok(doors));
     }

@@ -76,6 +76,7 @@ pub async fn start(folder: &SiteFolder, new: &NewSite, shutdown: &Shutdown) -> a
         ftp: gateway.doors.ftp.first().copied().context("the site has no FTP door ([ftp] listen)")?,
         admin: gateway.doors.admin.first().copied().context("the site has no admin door ([admin] listen)")?,
         metrics: gateway.doors.metrics.first().copied(),
+        webdav: gateway.doors.webdav.first().copied(),
         process: std::process::id(),
     };
     folder.set_doors(&doors).context("write doors.json")?;
@@ -122,12 +123,17 @@ fn announce(folder: &SiteFolder, site: &RunningSite) {
     crate::say(&format!(
         "Penstock serves {data}
   FTP       {ftp} (TLS, client certificate)
+  WebDAV    {webdav}
   admin     {admin}
   metrics   {metrics}
 
   log in    pftp --ca {ca} --cert {credential} {host}:{port}
   operate   penstock admin --data {data} status
   stop      Ctrl-C; what moves is finished first",
+        webdav = site
+            .doors
+            .webdav
+            .map_or_else(|| "off".to_owned(), |address| format!("{address} (TLS, client certificate; Tape REST)")),
         admin = site.doors.admin,
         metrics = site.doors.metrics.map_or_else(|| "off".to_owned(), |address| format!("http://{address}/metrics")),
         ca = folder.ca_certificate().display(),

@@ -14,7 +14,7 @@ use daemon::{
     role::Role,
 };
 
-use crate::folder::{ADMIN_PORT, FTP_PORT, METRICS_PORT, S3_PORT, SiteFolder};
+use crate::folder::{ADMIN_PORT, FTP_PORT, METRICS_PORT, S3_PORT, SiteFolder, WEBDAV_PORT};
 
 /// What a new site is like.
 #[derive(Clone, Debug, Args)]
@@ -175,6 +175,9 @@ listen = [{ftp}]
 [s3]
 listen = [{s3}]
 
+[webdav]
+listen = [{webdav}]
+
 [admin]
 listen = [{admin}]
 metrics = [{metrics}]
@@ -185,6 +188,7 @@ metrics = [{metrics}]
         trusted = quoted(folder.trusted().display()),
         ftp = address(FTP_PORT),
         s3 = address(S3_PORT),
+        webdav = address(WEBDAV_PORT),
         admin = address(ADMIN_PORT),
         metrics = address(METRICS_PORT),
     );

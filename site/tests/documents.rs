@@ -2,8 +2,8 @@
 //!
 //! Every block that a page marks with "sh run" behind its fence is run, in the order of the page, by one shell in an
 //! empty folder, with a home of its own. Two things are other than for a reader: the site takes free ports instead of the
-//! usual ones, so small programs on the path put them in the place of `localhost` and `localhost:2811`; and what a page
-//! does in `/srv/penstock` is done in a temporary folder.
+//! usual ones, so small programs on the path put them in the place of `localhost`, `localhost:2811` and
+//! `localhost:2842`; and what a page does in `/srv/penstock` is done in a temporary folder.
 
 use std::{
     fs,
@@ -18,11 +18,13 @@ const LIMIT_SECONDS: &str = "240";
 
 /// What stands in for a program: the real one, told where the site's FTP door is.
 const STAND_IN: &str = r#"#!/usr/bin/env bash
-door=$(sed -n 's/.*"ftp": "[^"]*:\([0-9]*\)".*/\1/p' "${PENSTOCK_DATA:-/srv/penstock}/doors.json" 2>/dev/null)
+door() { sed -n 's/.*"'"$1"'": "[^"]*:\([0-9]*\)".*/\1/p' "${PENSTOCK_DATA:-/srv/penstock}/doors.json" 2>/dev/null; }
+ftp=$(door ftp) webdav=$(door webdav)
 args=()
 for arg in "$@"; do
     if [ "$arg" = localhost ]; then arg=localhost:2811; fi
-    args+=("${arg//localhost:2811/localhost:$door}")
+    arg=${arg//localhost:2842/localhost:$webdav}
+    args+=("${arg//localhost:2811/localhost:$ftp}")
 done
 exec REAL "${args[@]}"
 "#;
@@ -47,6 +49,11 @@ fn the_tour_of_the_readme_works_as_written() {
 #[test]
 fn the_page_of_pftp_works_as_written() {
     run("docs/pftp.md");
+}
+
+#[test]
+fn the_page_of_webdav_works_as_written() {
+    run("docs/webdav.md");
 }
 
 #[test]
@@ -90,7 +97,7 @@ fn run_all(page: &str, commands: &str) {
     let path = std::env::var("PATH").unwrap_or_default();
     stand_in(&at("bin/penstock"), PENSTOCK, Path::new(env!("CARGO_BIN_EXE_penstock")));
     stand_in(&at("bin/pftp"), STAND_IN, pftp());
-    for name in ["curl", "lftp"] {
+    for name in ["curl", "lftp", "davix-put", "davix-get", "davix-ls"] {
         let real = std::env::split_paths(&path).map(|folder| folder.join(name)).find(|path| path.exists());
         stand_in(&at("bin").join(name), STAND_IN, &real.unwrap_or_else(|| panic!("{name} is missing: make test")));
     }

@@ -283,6 +283,18 @@ impl Site {
         trust(&self.ca)
     }
 
+    /// A folder with the site's authority as clients of the grid want it: hash-named, with a signing policy.
+    ///
+    /// # Panics
+    ///
+    /// If it cannot be written.
+    #[must_use]
+    pub fn trust_folder(&self) -> PathBuf {
+        let folder = self.folder().join("trusted");
+        self.ca.write_trust_folder(&folder, None).expect("written");
+        folder
+    }
+
     /// A folder for what a test needs, gone with the site.
     #[must_use]
     pub fn folder(&self) -> PathBuf {

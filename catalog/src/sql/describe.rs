@@ -104,8 +104,19 @@ async fn every_statement_has_the_same_columns_and_types_on_both_databases() {
 /// Tables that grow with the number of files or requests. The others (volumes, accounts, policies, leases) may be read
 /// whole.
 const LARGE: [&str; 13] = [
-    "entry", "bitfile", "copy", "segment", "deleted", "partial", "pin", "work", "request", "object", "version",
-    "upload", "bulk_file",
+    "entry",
+    "bitfile",
+    "copy",
+    "segment",
+    "deleted",
+    "partial",
+    "pin",
+    "work",
+    "request",
+    "object",
+    "version",
+    "upload",
+    "bulk_file",
 ];
 
 #[tokio::test]

@@ -79,10 +79,8 @@ async fn each_file_of_a_bulk_request_is_as_far_as_its_stage_request(site: Site) 
 
 async fn a_dropped_bulk_request_cancels_what_is_open_and_nothing_else(site: Site) {
     let (one, two) = (site.on_tape_only(ROOT, "a", 10).await, site.publish(ROOT, "b", 10).await);
-    let files = vec![
-        ("/a", Ok(wish(&site, one.bitfile, "alice", HOUR))),
-        ("/b", Ok(wish(&site, two.bitfile, "alice", HOUR))),
-    ];
+    let files =
+        vec![("/a", Ok(wish(&site, one.bitfile, "alice", HOUR))), ("/b", Ok(wish(&site, two.bitfile, "alice", HOUR)))];
     let made = site.catalog.put_bulk(bulk("one", "alice", files)).await.expect("asked");
     let others = site.request(one.bitfile, "bob").await;
     assert_eq!(site.catalog.drop_bulk("one").await.expect("dropped"), [made[0].id]);

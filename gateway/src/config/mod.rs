@@ -20,7 +20,7 @@ pub use self::{
     site::{CatalogueConfig, IdentityConfig, LimitsConfig, MoverConfig, NamesConfig, QuotaConfig, TlsConfig},
     storage::{ClassOfServiceConfig, HierarchyConfig, PlacedClass, StorageClassConfig, StorageConfig, policies},
 };
-use crate::{admin::AdminConfig, ftp::FtpConfig, hsm::HsmConfig, s3::S3Config};
+use crate::{admin::AdminConfig, ftp::FtpConfig, hsm::HsmConfig, s3::S3Config, webdav::WebdavConfig};
 
 /// Everything a gateway is told at its start.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -60,6 +60,8 @@ pub struct Config {
     pub ftp: FtpConfig,
     /// `[s3]`
     pub s3: S3Config,
+    /// `[webdav]`
+    pub webdav: WebdavConfig,
     /// `[admin]`
     pub admin: AdminConfig,
     /// `[hsm]`
@@ -86,6 +88,7 @@ impl Default for Config {
             quotas: Vec::new(),
             ftp: FtpConfig::default(),
             s3: S3Config::default(),
+            webdav: WebdavConfig::default(),
             admin: AdminConfig::default(),
             hsm: HsmConfig::default(),
             log: LogSettings::default(),
@@ -113,6 +116,8 @@ const PARTS: &[&str] = &[
     "\n",
     S3Config::TEMPLATE,
     "\n",
+    WebdavConfig::TEMPLATE,
+    "\n",
     AdminConfig::TEMPLATE,
     "\n",
     LogSettings::TEMPLATE,
@@ -136,6 +141,7 @@ impl Settings for Config {
         self.ftp.check("ftp", problems);
         let classes: Vec<_> = self.classes.iter().map(|class| &class.name).collect();
         self.s3.check("s3", &classes, problems);
+        self.webdav.check("webdav", problems);
         self.admin.check("admin", problems);
         self.hsm.check("hsm", problems);
         self.check_storage(problems);

@@ -42,9 +42,15 @@ pub(crate) mod tests;
 mod ticket;
 mod verify;
 
-use std::{collections::{HashMap, HashSet}, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
-use catalog::{Catalog, DISK_COPY, Holder, Located, Medium, NewRequest, Purged, RequestState, StageRequest, Timestamp, Volume};
+use catalog::{
+    Catalog, DISK_COPY, Holder, Located, Medium, NewRequest, Purged, RequestState, StageRequest, Timestamp, Volume,
+};
 use daemon::Shutdown;
 use wire::{
     admin::{
@@ -54,7 +60,14 @@ use wire::{
     id::{AccountName, BitfileId, DriveId, GatewayId, RequestId, VolumeLabel, WorkId},
 };
 
-pub use self::{bulk::{BulkWish, Locality}, config::HsmConfig, live::Live, queue::Described, scrub_start::Scope, ticket::Ticket};
+pub use self::{
+    bulk::{BulkWish, Locality},
+    config::HsmConfig,
+    live::Live,
+    queue::Described,
+    scrub_start::Scope,
+    ticket::Ticket,
+};
 use self::{context::Context, scrub::Scrubs};
 use crate::{
     failure::{Failure, FailureKind},

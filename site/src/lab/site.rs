@@ -139,6 +139,7 @@ impl LabSite {
             ftp: site.ftp(),
             admin: SocketAddr::from((gateway, ADMIN_PORT)),
             metrics: Some(SocketAddr::from((gateway, METRICS_PORT))),
+            webdav: None,
             process: site.processes.last().map_or(0, |part| part.process.id()),
         };
         site.folder.set_doors(&doors).context("write doors.json")?;
