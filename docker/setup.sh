@@ -80,10 +80,8 @@ trust = "$ca/trusted"
 listen = ["0.0.0.0:2811"]
 
 [admin]
-listen = "0.0.0.0:2812"
-
-[metrics]
-listen = "0.0.0.0:2813"
+listen = ["0.0.0.0:2812"]
+metrics = ["0.0.0.0:2813"]
 
 [[movers]]
 name = "mover1"

@@ -65,6 +65,22 @@ fn the_printed_configurations_are_good_ones() {
 }
 
 #[test]
+fn what_the_compose_file_s_setup_writes_are_good_configurations() {
+    let folder = tempdir().expect("a folder");
+    let site = folder.path().join("site");
+    let programs = std::path::Path::new(env!("CARGO_BIN_EXE_penstock")).parent().expect("a program lies in a folder");
+    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap_or_default());
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../docker/setup.sh");
+    let made = Command::new("sh").arg(script).arg(&site).env("PATH", path).output().expect("sh runs");
+    assert!(made.status.success(), "{}", text(&made));
+    for (part, file) in [("gateway", "gateway.toml"), ("mover", "mover1.toml"), ("mover", "mover2.toml")] {
+        let file = site.join(file);
+        let output = penstock(&[part, "--config", file.to_str().expect("a plain path"), "--check"]);
+        assert!(output.status.success(), "{}", text(&output));
+    }
+}
+
+#[test]
 fn completions_and_manual_pages_come_from_the_command_line_s_definition() {
     let output = penstock(&["completions", "bash"]);
     assert!(output.status.success() && text(&output).contains("demo"), "{}", text(&output));

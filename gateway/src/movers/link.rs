@@ -115,7 +115,8 @@ impl Owner {
             self.up.store(false, Ordering::Release);
             table.disconnected(&why);
             self.shared.note(&self.mover.name, |view| {
-                if view.is_up() && self.shutdown.is_stopping() {
+                if view.is_up() && (self.shutdown.is_stopping() || view.status.draining) {
+                    // One of both goes down in order: a mover says so before it closes.
                     info!(mover = %self.mover.name, why, "connection to mover ended");
                 } else if view.is_up() {
                     warn!(mover = %self.mover.name, why, "mover went away");
