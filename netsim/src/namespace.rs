@@ -69,7 +69,7 @@ impl Namespace {
     }
 
     /// A command whose process will be in this namespace, and is killed when the thread that started it ends, however it
-    /// ends.
+    /// ends. It hears every signal, also those that this process holds back for itself.
     ///
     /// # Errors
     ///
@@ -117,9 +117,14 @@ fn enter_before_exec(command: &mut Command, namespace: OwnedFd) {
 #[allow(unsafe_code)]
 fn die_with_parent(command: &mut Command) {
     let parent = std::process::id();
-    // SAFETY: between fork and exec the closure makes two system calls, prctl and getppid, which allocate nothing.
+    // SAFETY: between fork and exec the closure makes three system calls, sigprocmask, prctl and getppid, which allocate
+    // nothing; the set of signals is the closure's own, and empty.
     unsafe {
         command.pre_exec(move || {
+            let none: libc::sigset_t = std::mem::zeroed();
+            if libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut()) < 0 {
+                return Err(io::Error::last_os_error());
+            }
             if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) < 0 {
                 return Err(io::Error::last_os_error());
             }
