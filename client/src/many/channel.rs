@@ -2,9 +2,9 @@
 //!
 //! Owns the connection between files. A *unit* is what one connection carries of one file: blocks up to an end mark.
 
-use std::net::SocketAddr;
+use std::{collections::VecDeque, io::IoSlice, net::SocketAddr};
 
-use bytes::BytesMut;
+use bytes::{Buf as _, Bytes, BytesMut};
 use rustls::pki_types::ServerName;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
@@ -17,6 +17,23 @@ use wire::mode_e::{HEADER_BYTES, Header};
 use super::SMALL_BYTES;
 use crate::{ClientError, Result, data::Opening};
 
+/// Files that one system call sends at most.
+const SLICES: usize = 16;
+
+/// A whole file as one block and its end marks. `buffer` holds room for a header, then the data.
+pub(super) fn block(mut buffer: Vec<u8>) -> Bytes {
+    let length = (buffer.len() - HEADER_BYTES) as u64;
+    if length == 0 {
+        // Nothing but the end.
+        buffer.clear();
+    } else {
+        let range = wire::extent::ByteRange::new(0, length).expect("a file in memory is in range");
+        buffer[..HEADER_BYTES].copy_from_slice(&Header::data(range).encode());
+    }
+    buffer.extend_from_slice(&Header::end_of_file(1, false).encode());
+    Bytes::from(buffer)
+}
+
 trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
@@ -25,6 +42,7 @@ pub(super) struct Channel {
     stream: Box<dyn Stream>,
     peer: String,
     received: BytesMut,
+    unsent: VecDeque<Bytes>,
     stall: std::time::Duration,
 }
 
@@ -71,7 +89,7 @@ impl Channel {
                 }
             }
         };
-        Ok(Self { stream, peer: address.to_string(), received: BytesMut::with_capacity(64 << 10), stall })
+        Ok(Self { stream, peer: address.to_string(), received: BytesMut::with_capacity(64 << 10), unsent: VecDeque::new(), stall })
     }
 
     fn broke(&self, doing: &'static str, source: std::io::Error) -> ClientError {
@@ -82,26 +100,39 @@ impl Channel {
         ClientError::BadData { peer: self.peer.clone(), reason: reason.into() }
     }
 
-    /// Sends one file as one block and its end marks, in one write. `buffer` holds room for a header, then the data.
-    pub(super) async fn send(&mut self, mut buffer: Vec<u8>) -> Result<()> {
-        let length = buffer.len() - HEADER_BYTES;
-        let range = wire::extent::ByteRange::new(0, length as u64).map_err(|error| self.bad(error.to_string()))?;
-        let end = Header::end_of_file(1, false).encode();
-        let start = if length == 0 {
-            // Nothing but the end.
-            HEADER_BYTES
-        } else {
-            buffer[..HEADER_BYTES].copy_from_slice(&Header::data(range).encode());
-            0
-        };
-        buffer.extend_from_slice(&end);
-        let sending = async {
-            self.stream.write_all(&buffer[start..]).await?;
-            self.stream.flush().await
-        };
-        let sent = timeout(self.stall, sending).await;
+    /// Puts a [`block`] behind what is to be sent.
+    pub(super) fn put(&mut self, block: Bytes) {
+        self.unsent.push_back(block);
+    }
+
+    /// Whether something is to be sent yet.
+    pub(super) fn has_unsent(&self) -> bool {
+        !self.unsent.is_empty()
+    }
+
+    /// Sends what was put in. Cancel-safe: what has not gone is kept.
+    pub(super) async fn send(&mut self) -> Result<()> {
+        while self.has_unsent() {
+            let sending = async {
+                let slices: Vec<_> = self.unsent.iter().take(SLICES).map(|file| IoSlice::new(file)).collect();
+                let sent = self.stream.write_vectored(&slices).await?;
+                if sent == 0 { Err(std::io::ErrorKind::WriteZero.into()) } else { Ok(sent) }
+            };
+            let timed_out = || std::io::Error::new(std::io::ErrorKind::TimedOut, "it took nothing for too long");
+            let sent = timeout(self.stall, sending).await.unwrap_or_else(|_| Err(timed_out()));
+            let mut sent = sent.map_err(|source| self.broke("send to", source))?;
+            while let Some(first) = self.unsent.front_mut().filter(|_| sent > 0) {
+                let part = sent.min(first.len());
+                first.advance(part);
+                sent -= part;
+                if first.is_empty() {
+                    self.unsent.pop_front();
+                }
+            }
+        }
+        let flushed = timeout(self.stall, self.stream.flush()).await;
         let timed_out = || std::io::Error::new(std::io::ErrorKind::TimedOut, "it took nothing for too long");
-        sent.unwrap_or_else(|_| Err(timed_out())).map_err(|source| self.broke("send to", source))
+        flushed.unwrap_or_else(|_| Err(timed_out())).map_err(|source| self.broke("send to", source))
     }
 
     /// Receives one unit; `None` if the connection was closed between two. Not cancel-safe.

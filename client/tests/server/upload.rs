@@ -16,11 +16,11 @@ impl Session {
     }
 
     pub(super) fn take_blocks(&mut self, kept: &mut (Vec<u8>, Coverage)) -> std::io::Result<()> {
-        let limit = self.store.lock().unwrap().faults.cut_upload_after.take();
+        let limit = self.store.lock().unwrap().faults.cut_upload_after;
         let mut error = None;
         if !self.cached.is_empty() {
             let mut connection = self.cached.remove(0);
-            let (announced, closes) = take_unit(&mut connection, kept, limit)?;
+            let (announced, closes) = take_unit(&mut connection, kept, limit).inspect_err(|_| self.cut())?;
             assert_eq!(announced, Some(1));
             if !closes {
                 self.cached.push(connection);
@@ -50,7 +50,16 @@ impl Session {
             }
         }
         self.cached = reusable;
+        if error.is_some() {
+            self.cut();
+        }
         error.map_or(Ok(()), Err)
+    }
+
+    /// A transfer was cut, once: there is no port any more.
+    fn cut(&mut self) {
+        self.store.lock().unwrap().faults.cut_upload_after = None;
+        self.endpoint = Endpoint::None;
     }
 }
 
