@@ -90,8 +90,7 @@ impl Shutdown {
     where
         F: Future<Output: Send + 'static> + Send + 'static,
     {
-        let hard = self.hard.clone();
-        self.tracker.spawn(async move { hard.run_until_cancelled(task).await })
+        self.tracker.spawn(self.hard.clone().run_until_cancelled_owned(task))
     }
 
     /// Runs a blocking call on a thread of its own; [`Self::finish`] waits for it.

@@ -5,6 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use futures::FutureExt as _;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, info, info_span};
@@ -61,7 +62,8 @@ where
         cancel: cancel.clone(),
         desk,
     });
-    let work = work(Arc::clone(&task));
+    // On the heap at once: it is large, and moved on its way into the task.
+    let work = work(Arc::clone(&task)).boxed();
     let stopping = inner.shutdown.is_stopping();
     let run = async move {
         let result = if stopping { Err(going_down()) } else { work.await };

@@ -9,6 +9,7 @@ mod tape;
 
 use std::{sync::Arc, time::Duration};
 
+use futures::FutureExt as _;
 use tokio_util::sync::CancellationToken;
 use wire::{
     extent::ByteRange,
@@ -31,17 +32,18 @@ pub(crate) async fn run(env: Env, mut task: Task) -> Ending {
     let _stop = over.clone().drop_guard();
     let job = Job { env, over };
     let plan = std::mem::replace(&mut task.plan, Plan::Verify { pieces: Vec::new(), extra: Default::default() });
+    // Each on the heap: a small file's job would otherwise carry the room of a recall's, and is moved when it is spawned.
     match plan {
-        Plan::Upload { from, file, extra } => job.upload(&task, from.expected, file, extra).await,
-        Plan::Receive { from, files } => job.receive_files(&task, from.expected, files).await,
+        Plan::Upload { from, file, extra } => job.upload(&task, from.expected, file, extra).boxed().await,
+        Plan::Receive { from, files } => job.receive_files(&task, from.expected, files).boxed().await,
         Plan::Send { pieces, to } => simple(&task, job.send(&task, pieces, to.eof)).await,
         Plan::Relay { from, to } => simple(&task, job.relay(&task, from.expected, to.eof)).await,
-        Plan::Copy { pieces, files } => job.copy(&task, pieces, files).await,
+        Plan::Copy { pieces, files } => job.copy(&task, pieces, files).boxed().await,
         Plan::Verify { pieces, extra } => simple(&task, job.verify(&task, pieces, extra)).await,
         Plan::Migrate { pieces, append } => simple(&task, job.migrate(&task, pieces, append)).await,
         Plan::ReceiveToTape { from, append } => simple(&task, job.receive_to_tape(&task, from.expected, append)).await,
         Plan::SendTape { read, to } => simple(&task, job.send_tape(&task, read, to.eof)).await,
-        Plan::Recall { read, files } => job.recall(&task, read, files).await,
+        Plan::Recall { read, files } => job.recall(&task, read, files).boxed().await,
         Plan::VerifyTape { read } => simple(&task, job.verify_tape(&task, read)).await,
     }
 }
@@ -53,8 +55,8 @@ struct Job {
 }
 
 /// A job of which nothing remains if it fails.
-async fn simple(task: &Task, work: impl Future<Output = Result<Outcome, Fault>>) -> Ending {
-    match stoppable(task, work).await {
+async fn simple(task: &Task, work: impl Future<Output = Result<Outcome, Fault>> + Send) -> Ending {
+    match stoppable(task, work.boxed()).await {
         Ok(outcome) => Ending::Finished(outcome),
         Err(fault) => Ending::Failed(fault, Outcome::default()),
     }

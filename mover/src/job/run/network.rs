@@ -46,7 +46,8 @@ impl Job {
         let receiving = async {
             let attachment = attach(task.from.as_ref()).await?;
             receive(attachment, expected, Arc::new(lent.loan()), flow.clone(), self.env.turns.clone()).await
-        };
+        }
+        .boxed();
         let received = stoppable(task, reported(task, || flow.bytes(), || lent.take_fresh(), receiving)).await;
         self.over.cancel();
         let received = received.and_then(|()| lent.check_complete());
@@ -129,7 +130,8 @@ impl Job {
                 task.reporter.received(flow.bytes()).await;
             }
             received
-        };
+        }
+        .boxed();
         let receiving = stoppable(task, reported(task, || flow.bytes(), || batch.take_fresh(), receiving));
         let (received, failed) = self.with_commits(task, receiving, &batch, whole).await;
         ending(received, batch, failed, flow.bytes()).await
@@ -203,7 +205,7 @@ impl Job {
             in_order(pieces.iter().map(|piece| piece.range))?;
         }
         let supply = Arc::new(Dealer::new(self.env.volumes.clone(), pieces, self.env.parcel_bytes));
-        let sending = send(attachment, supply, eof, flow.clone(), self.env.turns.clone());
+        let sending = send(attachment, supply, eof, flow.clone(), self.env.turns.clone()).boxed();
         reported(task, || flow.bytes(), no_ranges, sending).await?;
         Ok(Outcome { bytes: flow.bytes(), ..Outcome::default() })
     }
@@ -230,7 +232,7 @@ impl Job {
             complete
         };
         let sending = send(to, hopper.clone(), eof, sent.clone(), self.env.turns.clone());
-        let both = async { tokio::try_join!(receiving, sending).map(drop) };
+        let both = async { tokio::try_join!(receiving, sending).map(drop) }.boxed();
         let result = reported(task, || sent.bytes(), no_ranges, both).await;
         let bytes = sent.bytes();
         self.env.totals.relayed.fetch_add(bytes, std::sync::atomic::Ordering::Relaxed);
