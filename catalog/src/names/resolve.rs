@@ -1,6 +1,5 @@
 //! Following a path from the root, and bitfiles back to their paths: one round trip each.
 
-use serde::Serialize;
 use wire::id::{BitfileId, EntryId};
 
 use crate::catalog::Catalog;
@@ -10,23 +9,41 @@ use crate::path::TreePath;
 use crate::record::{Entry, Leaf, Resolved};
 use crate::sql::{args, bitfile_rows, json, statements};
 
-statements! {
-    /// Every entry on the way, by depth. A component may be a directory, a file, or both, so both names are given:
-    /// PostgreSQL looks up an equality in its index, but not one of two. SQLite takes `CROSS JOIN` as an order: without
-    /// statistics it would read all of a directory for each component.
-    RESOLVE_PATH (depth bigint, name text) = concat!(
-        ", walk AS (
-            SELECT CAST(0 AS BIGINT) AS depth, id, parent, name, owner, grp, mode, acl, created_us, modified_us,
-                changed_us, bitfile
-            FROM entry WHERE parent = 0 AND name = ''
-            UNION ALL
-            SELECT w.depth + 1, e.id, e.parent, e.name, e.owner, e.grp, e.mode, e.acl, e.created_us, e.modified_us,
-                e.changed_us, e.bitfile
-            FROM walk w CROSS JOIN r CROSS JOIN entry e
-            WHERE r.depth = w.depth + 1 AND e.parent = w.id AND e.name = r.name
+macro_rules! walk {
+    ($names:literal) => {
+        concat!(
+            $names,
+            "walk AS (
+                SELECT CAST(0 AS BIGINT) AS depth, id, parent, name, owner, grp, mode, acl, created_us, modified_us,
+                    changed_us, bitfile
+                FROM entry WHERE parent = 0 AND name = ''
+                UNION ALL
+                SELECT w.depth + 1, e.id, e.parent, e.name, e.owner, e.grp, e.mode, e.acl, e.created_us, e.modified_us,
+                    e.changed_us, e.bitfile
+                FROM walk w CROSS JOIN r CROSS JOIN entry e
+                WHERE r.depth = w.depth + 1 AND e.parent = w.id AND e.name = r.name
+            )
+            SELECT e.depth, ",
+            entry_columns!(),
+            "
+            FROM walk e LEFT JOIN bitfile b ON b.id = e.bitfile ORDER BY e.depth, e.name"
         )
-        SELECT e.depth, ", entry_columns!(), "
-        FROM walk e LEFT JOIN bitfile b ON b.id = e.bitfile ORDER BY e.depth, e.name"
+    };
+}
+
+statements! {
+    /// Every entry on the way, by depth; `$1` is the names of the components, as a JSON array. A component may be a
+    /// directory, a file, or both, so both names are looked for: PostgreSQL looks up an equality in its index, but not one
+    /// of two. SQLite takes `CROSS JOIN` as an order: without statistics it would read all of a directory for each
+    /// component; and reads the array once for all of them.
+    RESOLVE_PATH = walk!(
+        "WITH RECURSIVE c AS MATERIALIZED (SELECT key + 1 AS depth, value AS name FROM json_each($1)),
+        r AS MATERIALIZED (SELECT depth, name FROM c UNION ALL SELECT depth, name || '/' FROM c), "
+    ), walk!(
+        "WITH RECURSIVE c AS (
+            SELECT ordinality AS depth, value AS name FROM json_array_elements_text(CAST($1 AS json)) WITH ORDINALITY
+        ),
+        r AS (SELECT depth, name FROM c UNION ALL SELECT depth, name || '/' FROM c), "
     );
 
     ENTRY_BY_ID = concat!(
@@ -46,13 +63,6 @@ statements! {
         SELECT bitfile, '/' || path FROM up WHERE parent = 0 ORDER BY bitfile";
 }
 
-/// A name that a component may be stored under.
-#[derive(Serialize)]
-struct StoredName {
-    depth: usize,
-    name: String,
-}
-
 impl Catalog {
     /// Follows a path from the root, in one round trip, whatever its length.
     ///
@@ -61,13 +71,7 @@ impl Catalog {
     /// Only those of the database: what is missing is said in [`Resolved::leaf`], because a door has to check
     /// permissions on what was found before it may say so.
     pub async fn resolve(&self, path: &TreePath) -> Result<Resolved> {
-        let mut names = Vec::with_capacity(2 * path.components().len());
-        for (at, name) in path.components().iter().enumerate() {
-            let depth = at + 1;
-            names.push(StoredName { depth, name: name.clone() });
-            names.push(StoredName { depth, name: format!("{name}/") });
-        }
-        let rows = self.rows(&RESOLVE_PATH, args![&json(&names)?]).await?;
+        let rows = self.rows(&RESOLVE_PATH, args![&json(path.components())?]).await?;
         let mut found = Vec::with_capacity(rows.len());
         for row in rows {
             let mut row = row.cursor();

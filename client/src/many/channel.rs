@@ -89,7 +89,13 @@ impl Channel {
                 }
             }
         };
-        Ok(Self { stream, peer: address.to_string(), received: BytesMut::with_capacity(64 << 10), unsent: VecDeque::new(), stall })
+        Ok(Self {
+            stream,
+            peer: address.to_string(),
+            received: BytesMut::with_capacity(64 << 10),
+            unsent: VecDeque::new(),
+            stall,
+        })
     }
 
     fn broke(&self, doing: &'static str, source: std::io::Error) -> ClientError {

@@ -212,7 +212,8 @@ impl Stream {
         }
         while *more {
             let idle = self.window.is_empty();
-            let Some(Loaded { item, content }) = (if idle { loaded.recv().await } else { loaded.try_recv().ok() }) else {
+            let Some(Loaded { item, content }) = (if idle { loaded.recv().await } else { loaded.try_recv().ok() })
+            else {
                 *more = !idle && !loaded.is_closed();
                 break;
             };
