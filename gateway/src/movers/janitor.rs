@@ -7,7 +7,7 @@
 //! a one is looked into again after a grace. Files that this gateway itself gives up are removed at once.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{HashMap, HashSet, VecDeque},
     time::Duration,
 };
 
@@ -29,6 +29,9 @@ use super::Movers;
 const BATCH: usize = 1000;
 /// How soon the catalogue is asked again if it is away.
 const RETRY: Duration = Duration::from_secs(5);
+/// How soon a file is looked at again that was given up and is in flight all the same: whoever gives it up says so to
+/// the mover's link, too, and that may hear it later.
+const LANDING: Duration = Duration::from_millis(50);
 
 /// Files that nobody here will confirm.
 #[derive(Debug)]
@@ -63,7 +66,9 @@ impl Waiting {
                 self.first_seen.insert(file.clone(), now);
                 self.queue.push_back((now, file, true));
             } else {
-                self.queue.push_front((now, file, false));
+                // First of all, and the queue stays in order.
+                let due = self.due().map_or(now, |first| first.min(now));
+                self.queue.push_front((due, file, false));
             }
         }
     }
@@ -82,14 +87,26 @@ impl Waiting {
         taken
     }
 
+    /// Puts aside what is in flight. Its owner will deal with it; what its owner has given up is looked at again.
+    fn flies(&mut self, file: VolumeFile, patient: bool, now: Instant) {
+        self.first_seen.remove(&file);
+        if !patient {
+            self.put_off(file, false, now + LANDING);
+        }
+    }
+
+    fn put_off(&mut self, file: VolumeFile, patient: bool, until: Instant) {
+        let at = self.queue.partition_point(|(due, ..)| *due <= until);
+        self.queue.insert(at, (until, file, patient));
+    }
+
     /// Sorts what the catalogue does not know into what goes now and what waits for the rest of its grace.
     fn unknown(&mut self, files: Vec<(VolumeFile, bool)>, now: Instant, grace: Duration) -> Vec<VolumeFile> {
         let mut remove = Vec::new();
         for (file, patient) in files {
             let until = self.first_seen.get(&file).map_or(now, |seen| *seen + grace);
             if patient && until > now {
-                let at = self.queue.partition_point(|(due, ..)| *due <= until);
-                self.queue.insert(at, (until, file, true));
+                self.put_off(file, true, until);
             } else {
                 self.first_seen.remove(&file);
                 remove.push(file);
@@ -122,7 +139,14 @@ impl Janitor {
     async fn look(&mut self) {
         let batch = self.waiting.take(Instant::now());
         let files = self.movers.0.shared.flying.landed(batch.iter().map(|(file, _)| file.clone()).collect());
-        let patience: HashMap<_, _> = batch.into_iter().collect();
+        let mut patience: HashMap<_, _> = batch.into_iter().collect();
+        let landed: HashSet<_> = files.iter().cloned().collect();
+        for (file, patient) in patience.extract_if(|file, _| !landed.contains(file)) {
+            self.waiting.flies(file, patient, Instant::now());
+        }
+        if files.is_empty() {
+            return;
+        }
         let asked: Vec<_> = files.iter().map(for_catalog).collect();
         let unknown = match self.movers.0.catalog.unknown_files(&asked).await {
             Ok(unknown) => unknown,
@@ -131,7 +155,7 @@ impl Janitor {
                 let again = Instant::now() + RETRY;
                 for file in files {
                     let patient = patience[&file];
-                    self.waiting.queue.push_back((again, file, patient));
+                    self.waiting.put_off(file, patient, again);
                 }
                 return;
             }
@@ -183,6 +207,20 @@ mod tests {
 
     fn file(number: u64) -> VolumeFile {
         VolumeFile { volume: VolumeLabel::new("m1.d0").expect("a good label"), file: FileId(number) }
+    }
+
+    #[test]
+    fn a_file_that_was_given_up_is_looked_at_again_until_it_has_landed() {
+        let (mut waiting, start) = (Waiting::default(), Instant::now());
+        waiting.add(Suspects { files: vec![file(1)], patient: false }, start);
+        waiting.add(Suspects { files: vec![file(2)], patient: true }, start);
+        for (file, patient) in waiting.take(start) {
+            waiting.flies(file, patient, start);
+        }
+        assert!(waiting.take(start).is_empty());
+        assert_eq!(waiting.take(start + LANDING), [(file(1), false)], "the other one's owner deals with it");
+        waiting.add(Suspects { files: vec![file(2)], patient: true }, start);
+        assert_eq!(waiting.take(start), [(file(2), true)], "it may be told again");
     }
 
     #[test]
