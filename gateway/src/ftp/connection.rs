@@ -144,6 +144,13 @@ impl<D: Desk> Connection<D> {
                 }
             };
             self.take(event);
+            // What work said meanwhile goes out with it.
+            while !self.secure
+                && self.control.unsent_bytes() < HIGH_WATER_BYTES
+                && let Ok(event) = self.events.1.try_recv()
+            {
+                self.take(event);
+            }
         }
         // Whatever the reason was: what moves stops, and what commits goes on.
         let last = self.session.apply(Event::Left);

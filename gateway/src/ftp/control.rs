@@ -28,6 +28,9 @@ use wire::ftp::{Command, LineDecoder, ParseError, Reply};
 /// Read at a time. A command line is far shorter.
 const READ_BYTES: usize = 4096;
 
+/// Replies that wait for those to the commands behind them, as long as such are there already.
+const TOGETHER_BYTES: usize = 8 * 1024;
+
 /// How long the last reply may take to go out, and the client to close behind it.
 const GOODBYE_LIMIT: Duration = Duration::from_secs(2);
 
@@ -118,6 +121,13 @@ impl Control {
     }
 
     fn poll_next(&mut self, cx: &mut Context<'_>, want_line: bool) -> Poll<Happened> {
+        // Replies to commands that came together go out together: one record, one system call.
+        if want_line
+            && self.output.len() < TOGETHER_BYTES
+            && let Some(line) = self.take_line()
+        {
+            return Poll::Ready(Happened::Line(line));
+        }
         if !self.output.is_empty() {
             match self.poll_flush(cx) {
                 Poll::Ready(Ok(())) => return Poll::Ready(Happened::Flushed),
