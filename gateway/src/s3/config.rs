@@ -74,8 +74,8 @@ stall_limit = "2m"
 # When an upload in parts that nobody completes is given up.
 upload_limit = "7d"
 
-# Storage classes of S3 and the classes of service they mean; STANDARD is that of objects whose writer names none. Objects
-# of GLACIER and DEEP_ARCHIVE that are on tape must be restored before they are read; those of the others are waited for.
+# Storage classes of S3 and the classes of service they mean; STANDARD is that of objects whose writer names none.
+# Objects of GLACIER and DEEP_ARCHIVE that are on tape must be restored before they are read; others are waited for.
 [s3.classes]
 STANDARD = "disk"
 GLACIER_IR = "single"
