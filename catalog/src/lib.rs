@@ -35,8 +35,8 @@ mod purge;
 mod queue;
 mod quota;
 mod relocate;
+mod replicas;
 mod retire;
-
 mod segments;
 mod sql;
 mod staging;

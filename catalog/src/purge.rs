@@ -56,10 +56,11 @@ statements! {
         GROUP BY s.volume, s.major ORDER BY s.volume, s.major";
 
     DROP_DISK_SEGMENTS (id bigint) =
-        "DELETE FROM segment WHERE copy = 0 AND bitfile IN (SELECT r.id FROM r) RETURNING volume, length";
+        "DELETE FROM segment WHERE (copy = 0 OR copy >= 64) AND bitfile IN (SELECT r.id FROM r)
+        RETURNING volume, length";
 
     DROP_DISK_COPIES (id bigint) =
-        "DELETE FROM copy WHERE number = 0 AND bitfile IN (SELECT r.id FROM r)";
+        "DELETE FROM copy WHERE (number = 0 OR number >= 64) AND bitfile IN (SELECT r.id FROM r)";
 
     OFF_DISK (id bigint) =
         "UPDATE bitfile SET on_disk = 0 WHERE id IN (SELECT r.id FROM r)";

@@ -1,15 +1,23 @@
 //! Bitfiles, their copies and segments, and what is needed to publish one.
 
+use std::collections::HashSet;
+
 use serde::{Deserialize, Serialize};
 use wire::checksum::Sums;
 use wire::extent::{ByteRange, Extent};
-use wire::id::{AccountName, BitfileId, CosName, EntryId, GroupName, StorageClassName};
+use wire::id::{AccountName, BitfileId, CosName, EntryId, GroupName, StorageClassName, VolumeLabel};
 
 use crate::record::name::{Residency, Twins};
 use crate::time::Timestamp;
 
-/// The number of the copy on disk; copies on tape count from 1.
+/// The number of the first copy on disk; copies on tape count from 1.
 pub const DISK_COPY: u32 = 0;
+
+/// From here on numbers are those of replicas: further copies on disk.
+pub const FIRST_REPLICA: u32 = 64;
+
+/// How many replicas a bitfile can have.
+pub const MAX_REPLICAS: u32 = 64;
 
 /// A file's bytes, apart from its names.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -51,12 +59,17 @@ impl Located {
     pub fn copy(&self, number: u32) -> Option<&Copy> {
         self.copies.iter().find(|copy| copy.number == number && copy.complete)
     }
+
+    /// The complete copies on disk: the first, then its replicas.
+    pub fn on_disk(&self) -> impl Iterator<Item = &Copy> {
+        self.copies.iter().filter(|copy| copy.complete && copy.is_on_disk())
+    }
 }
 
 /// One copy of a bitfile.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Copy {
-    /// [`DISK_COPY`], or 1 and up on tape.
+    /// [`DISK_COPY`], 1 and up on tape, [`FIRST_REPLICA`] and up on further disks.
     pub number: u32,
     /// The storage class it lies in.
     pub storage_class: StorageClassName,
@@ -70,6 +83,26 @@ pub struct Copy {
     pub expires: Option<Timestamp>,
     /// Its pieces, in the order of their range.
     pub segments: Vec<Segment>,
+}
+
+impl Copy {
+    /// Whether it lies on disk: the first copy there, or a replica.
+    #[must_use]
+    pub const fn is_on_disk(&self) -> bool {
+        self.number == DISK_COPY || self.number >= FIRST_REPLICA
+    }
+
+    /// Whether all of it lies on these volumes.
+    #[must_use]
+    pub fn lies_within(&self, volumes: &HashSet<VolumeLabel>) -> bool {
+        self.segments.iter().all(|segment| volumes.contains(&segment.extent.volume))
+    }
+
+    /// Whether some of it lies on this volume.
+    #[must_use]
+    pub fn touches(&self, volume: &VolumeLabel) -> bool {
+        self.segments.iter().any(|segment| segment.extent.volume == *volume)
+    }
 }
 
 /// A byte range of one copy, on one volume.
@@ -224,6 +257,19 @@ pub struct PurgeCandidate {
     pub last_used: Timestamp,
     /// Until when it was promised to stay.
     pub expires: Option<Timestamp>,
+}
+
+/// A replica that may be dropped.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ReplicaCandidate {
+    /// Of which bitfile.
+    pub bitfile: BitfileId,
+    /// Which of its copies.
+    pub copy: u32,
+    /// What its end would free.
+    pub size_bytes: u64,
+    /// When the bitfile was read last.
+    pub last_used: Timestamp,
 }
 
 /// What came of the wish to purge one disk copy.

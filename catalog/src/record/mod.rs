@@ -12,8 +12,8 @@ pub mod work;
 
 pub use account::{Account, Mapping, NewAccount, QuotaSubject, Usage};
 pub use bitfile::{
-    Base, Bitfile, Copy, DISK_COPY, Expected, Located, NewFile, NewPartial, Partial, Pin, Published, PurgeCandidate,
-    Purged, Segment,
+    Base, Bitfile, Copy, DISK_COPY, Expected, FIRST_REPLICA, Located, MAX_REPLICAS, NewFile, NewPartial, Partial, Pin,
+    Published, PurgeCandidate, Purged, ReplicaCandidate, Segment,
 };
 pub use bulk::{Bulk, BulkFile, NewBulk, NewBulkFile};
 pub use name::{

@@ -27,6 +27,7 @@ fn all() -> Vec<&'static Statement> {
         crate::queue::ENQUEUE,
         crate::quota::ALL,
         crate::relocate::ALL,
+        crate::replicas::ALL,
         crate::retire::ALL,
         crate::segments::ALL,
         crate::staging::ALL,

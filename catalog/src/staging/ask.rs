@@ -23,7 +23,7 @@ statements! {
     LOOK_FOR_COPY (id bigint) =
         "SELECT b.id, b.entry, b.size, b.on_disk, b.tapes,
             (SELECT c.volume FROM copy c JOIN volume v ON v.label = c.volume
-            WHERE c.bitfile = b.id AND c.number > 0 AND c.complete = 1 AND v.state <> 'disabled'
+            WHERE c.bitfile = b.id AND c.number BETWEEN 1 AND 63 AND c.complete = 1 AND v.state <> 'disabled'
             ORDER BY c.number LIMIT 1) AS volume
         FROM r JOIN bitfile b ON b.id = r.id";
 

@@ -14,6 +14,7 @@ mod objects;
 mod purge;
 mod queue;
 mod relocate;
+mod replicas;
 mod site;
 mod staging;
 mod tree_model;

@@ -1,0 +1,5 @@
+-- Replicas, SQLite. The same as in ../postgres/0007_replicas.sql.
+
+-- Copies from number 64 on are replicas: further copies on disk, on other movers than the first. They are looked for by
+-- the volume that needs room.
+CREATE INDEX copy_replicas ON copy (volume) WHERE number >= 64;
