@@ -103,6 +103,7 @@ fn router(services: Services) -> Router {
         .route("/v1/unpin", post(queue::unpin))
         .route("/v1/migrate", post(queue::migrate))
         .route("/v1/purge", post(queue::purge))
+        .route("/v1/replicate", post(queue::replicate))
         .route("/v1/cancel", post(queue::cancel))
         .route("/v1/scrubs", get(queue::scrubs).post(queue::start_scrub))
         .route("/v1/scrubs/{scrub}", get(queue::scrub))

@@ -10,8 +10,8 @@ use wire::{
     admin::{
         Code,
         queue::{
-            Answer as PathAnswer, Cancel, Cancelled, Entry, MAX_PATHS, Page, PathResult, Paths, Pin, Query, Scrub,
-            ScrubResult, ScrubScope, Stage, StartScrub,
+            Answer as PathAnswer, Cancel, Cancelled, Entry, MAX_PATHS, Page, PathResult, Paths, Pin, Query, Replicate,
+            Scrub, ScrubResult, ScrubScope, Stage, StartScrub,
         },
     },
     id::{AccountName, BitfileId, RequestId, WorkId},
@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     failure::{Failure, FailureKind},
-    hsm::{Ask, Scope},
+    hsm::{Ask, Replicated, Scope},
 };
 
 /// Files that one request comes to at most, with what directories stand for.
@@ -214,6 +214,29 @@ pub(super) async fn purge(
     info!(principal = caller.name, files = purged.len(), "purge asked for");
     Ok(answers(named, |bitfile| match purged.get(&bitfile) {
         Some(Ok(bytes)) => done(&format!("left the disk, {bytes} bytes are freed")),
+        Some(Err(failure)) => PathResult::Refused { problem: problem(failure) },
+        None => done("nothing to do"),
+    }))
+}
+
+pub(super) async fn replicate(
+    Axum(state): Axum<State>,
+    Extension(caller): Extension<Caller>,
+    Json(replicate): Json<Replicate>,
+) -> Answer<Vec<PathAnswer>> {
+    let named = resolve(&state.catalog, &replicate.files).await?;
+    let mut made: HashMap<BitfileId, Result<Replicated, Failure>> = HashMap::new();
+    for bitfile in good(&named) {
+        made.insert(bitfile, state.hsm.replicate(bitfile, replicate.copies).await);
+    }
+    info!(principal = caller.name, files = made.len(), copies = replicate.copies, "replicas asked for");
+    Ok(answers(named, |bitfile| match made.get(&bitfile) {
+        Some(Ok(Replicated { made, dropped: 0 })) => {
+            done(&format!("has {} copies on disk, {made} of them new", replicate.copies))
+        }
+        Some(Ok(Replicated { dropped, .. })) => {
+            done(&format!("has {} copies on disk, {dropped} were dropped", replicate.copies))
+        }
         Some(Err(failure)) => PathResult::Refused { problem: problem(failure) },
         None => done("nothing to do"),
     }))

@@ -61,8 +61,8 @@ impl Locality {
             return Self::None;
         }
         let disk = located.copy(DISK_COPY);
-        let on_disk = disk.is_some_and(|copy| copy.segments.iter().all(|part| disks.contains(&part.extent.volume)));
-        let mut tapes = located.copies.iter().filter(|copy| copy.number != DISK_COPY && copy.complete).peekable();
+        let on_disk = located.on_disk().any(|copy| copy.lies_within(disks));
+        let mut tapes = located.copies.iter().filter(|copy| !copy.is_on_disk() && copy.complete).peekable();
         let any_tape = tapes.peek().is_some();
         let readable = tapes.any(|copy| copy.segments.iter().all(|part| !shut.contains(&part.extent.volume)));
         let residency = located.bitfile.residency;
@@ -167,7 +167,7 @@ impl Hsm {
     /// Those of the catalogue.
     pub async fn localities(&self, bitfiles: &[BitfileId]) -> Result<HashMap<BitfileId, Locality>, Failure> {
         let located = self.context.catalog.locate(bitfiles).await?;
-        let disks = self.reachable_disks().await?;
+        let disks = self.context.reachable_disks().await?;
         let volumes = self.context.catalog.volumes().await?;
         let shut = volumes.into_iter().filter(|volume| volume.state == VolumeState::Disabled);
         let shut = shut.map(|volume| volume.label).collect();

@@ -4,12 +4,12 @@
 //! was learned of bad copies) are small tables behind a lock that is never held over an await.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
-use catalog::{Catalog, Fence, Holder, Policies, Volume};
+use catalog::{Catalog, Fence, Holder, Medium, Policies, Volume};
 use tokio::sync::{Notify, oneshot, watch};
 use wire::id::{BitfileId, GatewayId, RequestId, VolumeLabel};
 
@@ -133,6 +133,19 @@ impl Context {
 }
 
 impl Inner {
+    /// Disk volumes in use, whose movers are there.
+    pub(super) async fn reachable_disks(&self) -> catalog::Result<HashSet<VolumeLabel>> {
+        let volumes = self.catalog.volumes().await?;
+        let snapshot = Arc::clone(&self.fleet.watch().borrow());
+        let reachable = |volume: &Volume| match &volume.medium {
+            Medium::Disk { mover, .. } => {
+                volume.state.readable() && snapshot.get(mover).is_some_and(|view| view.is_up())
+            }
+            Medium::Tape { .. } => false,
+        };
+        Ok(volumes.into_iter().filter(reachable).map(|volume| volume.label).collect())
+    }
+
     /// Told when this request comes to its end in this process.
     pub(super) fn wait_for(&self, request: RequestId) -> oneshot::Receiver<()> {
         let (ended, end) = oneshot::channel();

@@ -33,24 +33,20 @@ mod purge;
 mod queue;
 mod recall;
 mod reclaim;
+mod replicate;
 mod scrub;
 mod scrub_start;
 mod space;
+mod spare;
 mod stage;
 #[cfg(test)]
 pub(crate) mod tests;
 mod ticket;
 mod verify;
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use catalog::{
-    Catalog, DISK_COPY, Holder, Located, Medium, NewRequest, Purged, RequestState, StageRequest, Timestamp, Volume,
-};
+use catalog::{Catalog, DISK_COPY, Holder, Located, NewRequest, Purged, RequestState, StageRequest, Timestamp};
 use daemon::Shutdown;
 use wire::{
     admin::{
@@ -65,6 +61,7 @@ pub use self::{
     config::HsmConfig,
     live::Live,
     queue::Described,
+    replicate::Replicated,
     scrub_start::Scope,
     ticket::Ticket,
 };
@@ -232,11 +229,9 @@ impl Hsm {
     /// all tape copies are there, so that a recall is made instead of a promise that nobody can keep.
     async fn drop_unreachable(&self, bitfiles: Vec<BitfileId>) -> Result<(), Failure> {
         let located = self.context.catalog.locate(&bitfiles).await?;
-        let reachable = self.reachable_disks().await?;
+        let reachable = self.context.reachable_disks().await?;
         let lost = |found: &&Located| {
-            found
-                .copy(DISK_COPY)
-                .is_some_and(|copy| !copy.segments.iter().all(|segment| reachable.contains(&segment.extent.volume)))
+            found.copy(DISK_COPY).is_some() && !found.on_disk().any(|copy| copy.lies_within(&reachable))
         };
         let lost: Vec<BitfileId> = located.iter().filter(lost).map(|found| found.bitfile.id).collect();
         if !lost.is_empty() {
@@ -244,19 +239,6 @@ impl Hsm {
             purge::now(&self.context, lost).await?;
         }
         Ok(())
-    }
-
-    /// Disk volumes in use, whose movers are there.
-    async fn reachable_disks(&self) -> Result<HashSet<VolumeLabel>, Failure> {
-        let volumes = self.context.catalog.volumes().await?;
-        let snapshot = Arc::clone(&self.context.fleet.watch().borrow());
-        let reachable = |volume: &Volume| match &volume.medium {
-            Medium::Disk { mover, .. } => {
-                volume.state.readable() && snapshot.get(mover).is_some_and(|view| view.is_up())
-            }
-            Medium::Tape { .. } => false,
-        };
-        Ok(volumes.into_iter().filter(reachable).map(|volume| volume.label).collect())
     }
 
     /// Requests by number, as they are now; unknown and long forgotten ones are left out.

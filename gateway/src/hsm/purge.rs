@@ -25,6 +25,7 @@ use super::{
     context::Context,
     lead::awake,
     policy::purge::{Fill, Marks, excess, take},
+    spare,
 };
 
 /// So many candidates are looked at in one go.
@@ -110,8 +111,14 @@ fn wanted(context: &Context, pool: &str, capacity_bytes: u64) -> u64 {
 /// Takes a volume down by so many bytes, as far as there is something that may go.
 async fn volume_down(context: &Context, volume: &VolumeLabel, mut need: u64) -> catalog::Result<u64> {
     let idle = context.config.purge_idle.duration();
-    let (mut files, mut freed_bytes) = (0, 0u64);
+    // Replicas first: nothing has to be brought back when somebody reads the file.
+    let mut freed_bytes = spare::make_room(context, volume, need, idle).await?;
+    need = need.saturating_sub(freed_bytes);
+    let mut files = 0;
     for _ in 0..ROUNDS {
+        if need == 0 {
+            break;
+        }
         let candidates = context.catalog.purge_candidates(volume, CANDIDATES).await?;
         let chosen = take(&candidates, need, idle, context.catalog.now());
         if chosen.is_empty() {

@@ -18,6 +18,7 @@ use super::{
     plan::{
         ClientEnd, RelayReason,
         read::{self, ReadPlan, Relay, Wanted},
+        replicas::{self, Held},
     },
     port::{Ends, no_mover},
     task::Task,
@@ -43,20 +44,23 @@ impl From<Failure> for Broken {
 }
 
 pub(super) async fn run(task: Arc<Task>, what: Retrieve) -> Result<Summary, Failure> {
-    let mut tried: Vec<Segment> = Vec::new();
+    let mut tried: Vec<Held> = Vec::new();
+    let turn = task.inner.next_turn();
     let mut last = None;
     let mut opened = false;
     for attempt in 0..ATTEMPTS {
         let located = task.unless_stopped(on_disk(&task, &what, attempt > 0)).await??;
-        let copy = located.copy(DISK_COPY);
-        let segments = copy.map(|copy| copy.segments.clone()).unwrap_or_default();
-        if attempt > 0 && segments == tried {
-            break;
-        }
+        let copies = readable(&task, &located)?;
         task.inner.catalog.touch(located.bitfile.id);
         let _permit = task.permit()?;
         let mut ends = task.unless_stopped(task.port.lock()).await?;
-        let sent = send(&task, &what, &located, segments.clone(), &mut ends, &mut opened).await;
+        let (size, view) = (located.bitfile.size_bytes, ends.view(&task.port.spec)?);
+        // What did not work with all of them is tried with one, then with another.
+        let held = replicas::choose(copies, size, &view, turn + attempt, attempt > 0);
+        if attempt > 0 && held == tried {
+            break;
+        }
+        let sent = send(&task, &what, &located, held.clone(), &mut ends, &mut opened).await;
         match sent {
             Ok(summary) => {
                 ends.served(&task.port.spec);
@@ -68,7 +72,7 @@ pub(super) async fn run(task: Arc<Task>, what: Retrieve) -> Result<Summary, Fail
                 return Err(broken.failure);
             }
         }
-        tried = segments;
+        tried = held;
     }
     Err(last.unwrap_or_else(|| {
         let advice = format_args!("{} is moved all the time: try again later", what.file.path);
@@ -130,7 +134,7 @@ async fn send(
     task: &Task,
     what: &Retrieve,
     located: &Located,
-    segments: Vec<Segment>,
+    held: Vec<Held>,
     ends: &mut Ends,
     opened: &mut bool,
 ) -> Result<Summary, Broken> {
@@ -138,7 +142,7 @@ async fn send(
         bitfile: located.bitfile.id,
         size_bytes: located.bitfile.size_bytes,
         part: &what.part,
-        segments: with_movers(task, segments)?,
+        held,
         anybody: anybody(task)?,
     };
     let spec = &task.port.spec;
@@ -160,15 +164,32 @@ async fn send(
     Ok(Summary { bytes, elapsed: task.started.elapsed(), movers, relayed_bytes, stored: None })
 }
 
-fn with_movers(task: &Task, segments: Vec<Segment>) -> Result<Vec<(Segment, MoverId)>, Failure> {
-    let home = |segment: Segment| match task.inner.movers.mover_of(&segment.extent.volume) {
-        Some(mover) => Ok((segment, mover)),
+/// The disk copies of a file that can be read now; the first, whether or not, if none can.
+fn readable(task: &Task, located: &Located) -> Result<Vec<Vec<Held>>, Failure> {
+    let snapshot = task.inner.movers.snapshot();
+    let mut copies = Vec::new();
+    for copy in located.on_disk() {
+        copies.push(copy.segments.iter().map(|segment| held(task, segment)).collect::<Result<Vec<_>, _>>());
+    }
+    if copies.len() > 1 {
+        let up = |held: &Held| snapshot.get(&held.mover).is_some_and(MoverView::is_up);
+        let good = |copy: &Result<Vec<Held>, Failure>| copy.as_ref().is_ok_and(|held| held.iter().all(up));
+        match copies.iter().any(good) {
+            true => copies.retain(good),
+            false => copies.truncate(1),
+        }
+    }
+    copies.into_iter().collect()
+}
+
+fn held(task: &Task, segment: &Segment) -> Result<Held, Failure> {
+    match task.inner.movers.mover_of(&segment.extent.volume) {
+        Some(mover) => Ok(Held::whole(segment.clone(), mover)),
         None => Err(Failure::new(
             FailureKind::Unavailable,
             format_args!("volume {} belongs to no mover that this gateway knows", segment.extent.volume),
         )),
-    };
-    segments.into_iter().map(home).collect()
+    }
 }
 
 /// A mover that can say the end of nothing.

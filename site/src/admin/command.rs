@@ -176,6 +176,16 @@ pub enum QueueCommand {
         #[arg(long)]
         wait: bool,
     },
+    /// Keep so many copies of files on the disks of as many movers, which then send them together; returns when that is
+    /// so. Copies that are too many are dropped, those first that cannot be reached.
+    Replicate {
+        /// Which.
+        #[command(flatten)]
+        files: PathArguments,
+        /// How many copies there are to be on disk, each on a mover of its own, the first one counted.
+        #[arg(long)]
+        copies: u32,
+    },
     /// Drop the disk copies of files that are safe on tape.
     Purge(PathArguments),
     /// Cancel requests, or work that no request waits for.

@@ -8,8 +8,8 @@ use wire::{
     admin::{
         files::{Deleted, Info, Restore, Restored},
         queue::{
-            Answer, Cancel, Cancelled, Entry, Page, PathResult, Paths, Pin, Scrub, ScrubResult, ScrubScope, Stage,
-            StartScrub, State,
+            Answer, Cancel, Cancelled, Entry, Page, PathResult, Paths, Pin, Replicate, Scrub, ScrubResult, ScrubScope,
+            Stage, StartScrub, State,
         },
     },
     extent::Place,
@@ -58,6 +58,9 @@ pub(super) async fn run(command: QueueCommand, connection: &mut Connection, outp
             let answers: Vec<Answer> = connection.send(Method::POST, "/v1/migrate", &files).await?;
             answered(output, &answers)?;
             if wait { wait_for_tape(connection, &answers, output).await } else { Ok(()) }
+        }
+        QueueCommand::Replicate { files, copies } => {
+            act(connection, output, "/v1/replicate", &Replicate { files: paths(files), copies }).await
         }
         QueueCommand::Purge(files) => act(connection, output, "/v1/purge", &paths(files)).await,
         QueueCommand::Cancel { requests, work } => {
@@ -297,7 +300,12 @@ fn show_file(info: &Info) -> String {
                         format!("container {container}, block {block} + {skip_bytes}")
                     }
                 };
-                let copy_name = if copy.copy == 0 { "disk".to_owned() } else { format!("tape {}", copy.copy) };
+                let on_disk = matches!(segment.place, Place::Disk { .. });
+                let copy_name = match copy.copy {
+                    0 => "disk".to_owned(),
+                    number if on_disk => format!("disk {number}"),
+                    number => format!("tape {number}"),
+                };
                 [
                     if copy.whole { copy_name } else { format!("{copy_name} (not whole)") },
                     segment.range.to_string(),

@@ -164,7 +164,7 @@ impl<'a> Tour<'a> {
         let volumes: Vec<_> = info
             .copies
             .iter()
-            .filter(|copy| copy.copy > 0)
+            .filter(|copy| (1..64).contains(&copy.copy))
             .flat_map(|copy| copy.segments.iter().map(|segment| segment.volume.to_string()))
             .collect();
         self.screen.say(&format!("every file is on two cartridges; {} on {}", info.path, volumes.join(" and ")));

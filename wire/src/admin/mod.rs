@@ -5,7 +5,7 @@
 //! enum that may grow has a variant for the unknown.
 //!
 //! - [`site`]: status, movers, drives, volumes, classes of service, live transfers.
-//! - [`queue`]: the work queue and what adds to it: stage, release, pin, migrate, purge, cancel, scrub.
+//! - [`queue`]: the work queue and what adds to it: stage, release, pin, migrate, purge, replicate, cancel, scrub.
 //! - [`people`]: accounts, groups, quotas, certificate subjects.
 //! - [`files`]: where a file is, what was deleted and can come back.
 //! - [`events`]: the live stream, one JSON value a line.
@@ -29,6 +29,7 @@
 //! | `POST /v1/stage` | [`queue::Stage`] | [`queue::Answer`] list |
 //! | `POST /v1/release`, `/v1/unpin`, `/v1/migrate`, `/v1/purge` | [`queue::Paths`] | [`queue::Answer`] list |
 //! | `POST /v1/pin` | [`queue::Pin`] | [`queue::Answer`] list |
+//! | `POST /v1/replicate` | [`queue::Replicate`] | [`queue::Answer`] list, when it is done |
 //! | `POST /v1/cancel` | [`queue::Cancel`] | [`queue::Cancelled`] list |
 //! | `GET /v1/scrubs`, `GET /v1/scrubs/{scrub}` | – | [`queue::Scrub`] (list) |
 //! | `POST /v1/scrubs` | [`queue::StartScrub`] | [`queue::Scrub`] |

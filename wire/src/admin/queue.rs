@@ -197,6 +197,16 @@ pub struct Pin {
     pub lifetime_s: Option<u64>,
 }
 
+/// Keep files on so many disks: copies are made on further movers, or dropped.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Replicate {
+    /// Which.
+    #[serde(flatten)]
+    pub files: Paths,
+    /// How many copies there are to be on disk, each on a mover of its own, the first one counted.
+    pub copies: u32,
+}
+
 /// What became of one path.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Answer {

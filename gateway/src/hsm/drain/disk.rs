@@ -44,6 +44,7 @@ impl Drain {
             // The claims run out.
             Err(error) => return warn!(volume = %self.volume, %error, "bitfiles not looked up"),
         };
+        let turns = self.replicated(turns, &located).await;
         let mut here: HashMap<BitfileId, Vec<Segment>> = HashMap::new();
         for found in &located {
             let segments = found.copy(DISK_COPY).map(|copy| copy.segments.as_slice()).unwrap_or_default();

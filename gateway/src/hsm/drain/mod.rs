@@ -1,6 +1,7 @@
 //! Draining: what lies on a volume moves to others, until it is empty.
 //!
 //! - `disk`: disk segments, from mover to mover or within one.
+//! - `replicas`: disk copies of bitfiles that have others.
 //! - `tape`: tape copies: brought to disk through the recall queue, and written to another cartridge (a repack).
 //! - `ask`: what an operator asks: begin, how far, stop.
 //!
@@ -13,6 +14,7 @@
 
 mod ask;
 mod disk;
+mod replicas;
 mod tape;
 
 use std::{

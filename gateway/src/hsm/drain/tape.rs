@@ -55,7 +55,7 @@ impl Drain {
     /// The copy that has segments on this cartridge; no other has.
     fn copy_here<'l>(&self, located: &'l Located) -> Option<&'l Kept> {
         let here = |copy: &&Kept| copy.segments.iter().any(|segment| segment.extent.volume == self.volume);
-        located.copies.iter().filter(|copy| copy.number != DISK_COPY).find(here)
+        located.copies.iter().filter(|copy| !copy.is_on_disk()).find(here)
     }
 
     /// Brings to disk what is not there; what could not be brought is put off.

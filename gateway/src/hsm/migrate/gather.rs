@@ -66,7 +66,7 @@ impl File {
 
     /// Volumes that hold another copy of it.
     fn other_copies(&self, copy: u32) -> impl Iterator<Item = &VolumeLabel> {
-        let others = self.located.copies.iter().filter(move |found| found.number != copy && found.number != DISK_COPY);
+        let others = self.located.copies.iter().filter(move |found| found.number != copy && !found.is_on_disk());
         let known = others.flat_map(|copy| copy.segments.iter().map(|segment| &segment.extent.volume));
         known.chain(self.written_to.iter().filter(move |(of, _)| *of != copy).map(|(_, volume)| volume))
     }
@@ -87,6 +87,7 @@ pub(super) async fn gather(context: &Context, items: &[WorkItem]) -> catalog::Re
     let mut located: BTreeMap<BitfileId, Located> =
         context.catalog.locate(&ids).await?.into_iter().map(|located| (located.bitfile.id, located)).collect();
     let mut names = Names::of(context, &ids, located.values()).await?;
+    let disks = context.reachable_disks().await?;
     let mut settled = Settled::default();
     let mut files = Vec::new();
     for item in items {
@@ -103,7 +104,9 @@ pub(super) async fn gather(context: &Context, items: &[WorkItem]) -> catalog::Re
             reason,
             next: AfterFailure::Retry(crate::hsm::claims::pause(item.failures)),
         };
-        let Some(disk) = located.copy(DISK_COPY) else {
+        // A replica will do while the mover with the first copy is away.
+        let reachable = located.on_disk().find(|copy| copy.lies_within(&disks));
+        let Some(disk) = reachable.or_else(|| located.copy(DISK_COPY)) else {
             let reason = "it has no disk copy to migrate from: stage it, then it goes on";
             settled.failures.push(retry(reason.into()));
             continue;

@@ -16,9 +16,7 @@ pub(super) mod record;
 
 use std::time::Instant;
 
-use catalog::{
-    AfterFailure, Claim, DISK_COPY, Fence, Located, Segment, Subject, Timestamp, WorkFailure, WorkItem, WorkKind,
-};
+use catalog::{AfterFailure, Claim, Fence, Located, Segment, Subject, Timestamp, WorkFailure, WorkItem, WorkKind};
 use daemon::Shutdown;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -224,7 +222,7 @@ impl Session {
         located
             .copies
             .iter()
-            .filter(|copy| copy.number != DISK_COPY && copy.complete)
+            .filter(|copy| !copy.is_on_disk() && copy.complete)
             .find(|copy| copy.segments.iter().all(good))
             .and_then(|copy| copy.segments.first())
             .map(|segment| segment.extent.volume.clone())

@@ -97,7 +97,7 @@ impl Session {
         let copy = located
             .copies
             .iter()
-            .find(|copy| copy.number != DISK_COPY && copy.complete && copy.segments.iter().any(|s| here(&s)));
+            .find(|copy| !copy.is_on_disk() && copy.complete && copy.segments.iter().any(|s| here(&s)));
         let Some(copy) = copy else {
             return Err(match self.another(picture, &located) {
                 Some(pool) => retry_from(&item, &pool, "the copy on this cartridge is gone"),

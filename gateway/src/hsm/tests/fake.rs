@@ -127,8 +127,8 @@ impl FakeFleet {
     pub(crate) fn tell(&self) {
         let world = self.world();
         let mut movers = BTreeMap::new();
-        for name in ["m1", "m2"] {
-            let name = mover(name);
+        let names: BTreeSet<MoverId> = world.disks.values().map(|(of, _)| of.clone()).collect();
+        for name in names {
             let volumes = world.disks.iter().filter(|(_, (of, _))| *of == name).map(|(volume, (_, capacity))| {
                 let used = world.files.iter().filter(|(file, _)| file.volume == *volume);
                 VolumeStatus {

@@ -3,5 +3,6 @@
 mod draining;
 pub(crate) mod fake;
 mod recalls;
+mod replicas;
 mod sinking;
 pub(crate) mod site;

@@ -147,7 +147,7 @@ impl Site {
 
     pub(crate) async fn tapes_of(&self, bitfile: BitfileId) -> Vec<VolumeLabel> {
         let located = self.located(bitfile).await;
-        let tape = located.copies.iter().filter(|copy| copy.number != DISK_COPY && copy.complete);
+        let tape = located.copies.iter().filter(|copy| !copy.is_on_disk() && copy.complete);
         tape.flat_map(|copy| copy.segments.iter().map(|segment| segment.extent.volume.clone())).collect()
     }
 

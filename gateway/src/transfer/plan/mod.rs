@@ -1,6 +1,7 @@
 //! Who connects to whom, and who sends what: the decisions behind every transfer, as values.
 //!
 //! - [`mod@read`]: a file's pieces and a client's port become legs: one mover, one data endpoint, some pieces.
+//! - [`mod@replicas`]: which of several disk copies is sent, or which part of each.
 //! - [`mod@write`]: volumes with room and a client's port become receivers.
 //!
 //! Pure: no clock, no I/O. The same question has the same answer.
@@ -12,6 +13,7 @@
 //! movers that send to one address agree on who announces the end ([`wire::mover::Eof`]).
 
 pub(super) mod read;
+pub(super) mod replicas;
 pub(super) mod write;
 
 use std::net::SocketAddr;

@@ -2,7 +2,6 @@
 
 use std::{collections::BTreeMap, net::SocketAddr};
 
-use catalog::Segment;
 use wire::{
     checksum::Sums,
     extent::{ByteRange, Coverage, Extent, Place},
@@ -10,7 +9,7 @@ use wire::{
     mover::{Eof, Framing, Piece},
 };
 
-use super::{ClientEnd, PortView, RelayReason, SideView, bad};
+use super::{ClientEnd, PortView, RelayReason, SideView, bad, replicas::Held};
 use crate::{
     failure::{Failure, FailureKind},
     transfer::Part,
@@ -21,8 +20,8 @@ pub(in crate::transfer) struct Wanted<'a> {
     pub(in crate::transfer) bitfile: BitfileId,
     pub(in crate::transfer) size_bytes: u64,
     pub(in crate::transfer) part: &'a Part,
-    /// The segments of one copy on disk, and whose volume each is on.
-    pub(in crate::transfer) segments: Vec<(Segment, MoverId)>,
+    /// Where its bytes are on disk, in order, each once.
+    pub(in crate::transfer) held: Vec<Held>,
     /// Who says the end if there is nothing to send.
     pub(in crate::transfer) anybody: MoverId,
 }
@@ -238,8 +237,8 @@ fn senders(wanted: &Wanted<'_>, ranges: &[ByteRange], base: u64) -> Result<Vec<(
     let mut senders: Vec<(MoverId, Vec<Piece>)> = Vec::new();
     for range in ranges.iter().filter(|range| !range.is_empty()) {
         let mut at = range.offset();
-        for (segment, mover) in &wanted.segments {
-            let Some(shared) = segment.range.intersection(*range) else { continue };
+        for Held { segment, mover, used } in &wanted.held {
+            let Some(shared) = used.intersection(*range) else { continue };
             if shared.offset() != at {
                 break;
             }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use catalog::Segment;
 use wire::id::{FileId, VolumeLabel};
 
 use super::{super::mover, *};
@@ -17,7 +18,7 @@ fn address(port: u16) -> SocketAddr {
 }
 
 /// A file of `movers.len()` segments of one MiB, the one after the other, on these movers.
-fn striped(movers: &[&str]) -> Vec<(Segment, MoverId)> {
+fn striped(movers: &[&str]) -> Vec<Held> {
     let segment = |(index, name): (usize, &&str)| {
         let at = index as u64 * MIB;
         let extent = Extent {
@@ -25,15 +26,15 @@ fn striped(movers: &[&str]) -> Vec<(Segment, MoverId)> {
             place: Place::Disk { file: FileId(100 + index as u64), offset_bytes: at },
             length_bytes: MIB,
         };
-        (Segment { range: range(at, MIB), extent, adler32: 7, crc32c: 8 }, mover(name))
+        Held::whole(Segment { range: range(at, MIB), extent, adler32: 7, crc32c: 8 }, mover(name))
     };
     movers.iter().enumerate().map(segment).collect()
 }
 
 fn wanted<'a>(movers: &[&str], part: &'a Part) -> Wanted<'a> {
-    let segments = striped(movers);
-    let size_bytes = segments.len() as u64 * MIB;
-    Wanted { bitfile: BitfileId(5), size_bytes, part, segments, anybody: mover("any") }
+    let held = striped(movers);
+    let size_bytes = held.len() as u64 * MIB;
+    Wanted { bitfile: BitfileId(5), size_bytes, part, held, anybody: mover("any") }
 }
 
 fn port(framing: Framing, side: SideView) -> PortView {
@@ -54,10 +55,10 @@ fn sent_once(plan: &ReadPlan, wanted: &Wanted<'_>) {
         for piece in pieces {
             let sent = range(piece.offset_bytes + base, piece.extent.length_bytes);
             coverage.add(sent).expect("no byte is sent twice");
-            let (segment, home) = wanted
-                .segments
+            let Held { segment, mover: home, .. } = wanted
+                .held
                 .iter()
-                .find(|(segment, _)| segment.range.intersection(sent) == Some(sent))
+                .find(|held| held.used.intersection(sent) == Some(sent))
                 .expect("a piece lies in one segment");
             assert_eq!(home, mover);
             // In these files the byte at offset o of the file is at offset o of its disk file.
@@ -206,13 +207,8 @@ fn a_striped_file_in_one_stream_goes_through_the_mover_with_most_of_it_in_order(
 
 #[test]
 fn an_empty_file_has_an_end_all_the_same() {
-    let wanted = Wanted {
-        bitfile: BitfileId(1),
-        size_bytes: 0,
-        part: &Part::Whole,
-        segments: Vec::new(),
-        anybody: mover("any"),
-    };
+    let wanted =
+        Wanted { bitfile: BitfileId(1), size_bytes: 0, part: &Part::Whole, held: Vec::new(), anybody: mover("any") };
     for (side, legs) in [(SideView::Untold { striped: true }, 1), (told_to(&["a", "b"]), 2)] {
         let plan = plan(&wanted, &port(Framing::ModeE, side)).expect("a plan");
         assert_eq!(plan.legs.len() + usize::from(plan.relay.is_some()), legs);
@@ -235,7 +231,7 @@ fn a_part_that_makes_no_sense_is_refused() {
 fn bytes_on_no_disk_are_said_to_be_missing() {
     let part = Part::Whole;
     let mut wanted = wanted(&["a", "b", "c"], &part);
-    wanted.segments.remove(1);
+    wanted.held.remove(1);
     let failure = plan(&wanted, &port(Framing::ModeE, SideView::Untold { striped: true })).expect_err("a hole");
     assert_eq!(failure.kind(), FailureKind::Damaged);
 }
