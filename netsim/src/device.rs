@@ -7,7 +7,7 @@
 use std::{
     fs::{File, OpenOptions},
     io::{self, Read, Write},
-    net::Ipv4Addr,
+    net::{Ipv4Addr, Ipv6Addr},
     os::{
         fd::{AsFd, AsRawFd, BorrowedFd},
         unix::fs::OpenOptionsExt,
@@ -45,6 +45,20 @@ pub struct DeviceSpec {
     pub nic_bps: Option<u64>,
 }
 
+impl DeviceSpec {
+    /// Its address of version 6, where the kernel has that: a local one (RFC 4193) with the same number in its subnet.
+    #[must_use]
+    pub fn address6(&self) -> Option<Ipv6Addr> {
+        let [_, _, high, low] = self.address.octets();
+        has_ipv6().then(|| Ipv6Addr::new(0xfd00, 0x77, 0, 0, 0, 0, 0, u16::from_be_bytes([high, low])))
+    }
+}
+
+/// Whether new interfaces get IPv6 here.
+fn has_ipv6() -> bool {
+    std::fs::read_to_string("/proc/sys/net/ipv6/conf/default/disable_ipv6").is_ok_and(|text| text.trim() == "0")
+}
+
 /// One end of a host's interface: what the host sends can be read, what is written arrives at the host.
 #[derive(Debug)]
 pub struct Device(File);
@@ -63,6 +77,10 @@ impl Device {
         configure(namespace, "ip", &limits)?;
         configure(namespace, "ip", &format!("link set dev {INTERFACE} up"))?;
         configure(namespace, "ip", "link set dev lo up")?;
+        if let Some(address) = spec.address6() {
+            // Nobody else on a link of two can have it, and looking would take a second.
+            configure(namespace, "ip", &format!("-6 address add {address}/64 dev {INTERFACE} nodad"))?;
+        }
         if let Some(rate) = spec.nic_bps {
             pace(namespace, rate)?;
         }

@@ -68,12 +68,12 @@ pub struct Emulator {
 }
 
 impl Emulator {
-    /// Starts carrying packets between these devices.
+    /// Starts carrying packets between these devices, each with its addresses.
     ///
     /// # Errors
     ///
     /// If the thread cannot be started.
-    pub fn start(devices: Vec<(Device, IpAddr)>, plan: Plan, seed: u64) -> io::Result<Self> {
+    pub fn start(devices: Vec<(Device, Vec<IpAddr>)>, plan: Plan, seed: u64) -> io::Result<Self> {
         let (changes, incoming) = channel();
         let wake = Arc::new(EventFd::new().map_err(io::Error::from)?);
         let shared = Arc::default();
@@ -129,7 +129,7 @@ struct Carrier {
 
 impl Carrier {
     fn new(
-        devices: Vec<(Device, IpAddr)>,
+        devices: Vec<(Device, Vec<IpAddr>)>,
         plan: Plan,
         seed: u64,
         changes: Receiver<(usize, StageSpec)>,
@@ -145,7 +145,8 @@ impl Carrier {
                 ((from, to), fabric.add_path(to, passed.into_iter().map(|stage| stages[stage].1).collect()))
             })
             .collect();
-        let hosts = devices.iter().enumerate().map(|(host, (_, address))| (*address, host)).collect();
+        let addresses = devices.iter().enumerate();
+        let hosts = addresses.flat_map(|(host, (_, own))| own.iter().map(move |address| (*address, host))).collect();
         Self {
             devices: devices.into_iter().map(|(device, _)| device).collect(),
             hosts,

@@ -212,10 +212,12 @@ mod tests {
         if ipv6 {
             packet[0] = 0x60;
             packet[6] = 6;
+            packet[8..24].copy_from_slice(&[7; 16]);
             packet[24..40].copy_from_slice(&[9; 16]);
         } else {
             packet[0] = 0x45;
             packet[9] = 6;
+            packet[12..16].copy_from_slice(&[10, 0, 0, 7]);
             packet[16..20].copy_from_slice(&[10, 0, 0, 9]);
         }
         packet[ip + 4..ip + 8].copy_from_slice(&(u32::MAX - 500).to_be_bytes());
@@ -252,6 +254,11 @@ mod tests {
             if !ipv6 {
                 assert_eq!(sum(&packet[..20], 0), 0xffff, "the header's checksum is right");
             }
+            // What a NIC goes on from: addresses, zero, protocol, length (RFC 9293 section 3.1, RFC 8200 section 8.1).
+            let addresses = if ipv6 { &packet[8..40] } else { &packet[12..20] };
+            let length = (packet.len() - ip) as u32;
+            let pseudo = [addresses, &length.to_be_bytes(), &[0, 0, 0, 6]].concat();
+            assert_eq!(packet[ip + 16..ip + 18], sum(&pseudo, 0).to_be_bytes(), "TCP's checksum begins as it should");
         }
     }
 

@@ -3,7 +3,7 @@
 use std::{
     ffi::OsStr,
     io,
-    net::{IpAddr, Ipv4Addr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
     process::Command,
     thread::JoinHandle,
 };
@@ -50,6 +50,7 @@ pub struct Lab {
 pub struct Host {
     name: String,
     address: Ipv4Addr,
+    address6: Option<Ipv6Addr>,
     namespace: Namespace,
 }
 
@@ -75,8 +76,10 @@ impl Lab {
             };
             let namespace = Namespace::new().map_err(failed)?;
             let device = Device::open(&namespace, &spec.device).map_err(failed)?;
-            devices.push((device, IpAddr::V4(spec.device.address)));
-            hosts.push(Host { name: spec.name.clone(), address: spec.device.address, namespace });
+            let (address, address6) = (spec.device.address, spec.device.address6());
+            devices
+                .push((device, [Some(IpAddr::V4(address)), address6.map(IpAddr::V6)].into_iter().flatten().collect()));
+            hosts.push(Host { name: spec.name.clone(), address, address6, namespace });
         }
         let plan = topology.plan();
         let stages = plan.stages.clone();
@@ -165,6 +168,12 @@ impl Host {
     #[must_use]
     pub const fn address(&self) -> Ipv4Addr {
         self.address
+    }
+
+    /// Its address of version 6; `None` where the kernel has no IPv6.
+    #[must_use]
+    pub const fn address6(&self) -> Option<Ipv6Addr> {
+        self.address6
     }
 
     /// A command that will run on this host.

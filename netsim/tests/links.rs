@@ -236,6 +236,64 @@ fn frames_are_lost_at_the_rate_that_was_asked() {
     assert!((0.036..0.064).contains(&share), "lost {share}, 0.05 was asked: four standard deviations are 0.014");
 }
 
+/// Packets of 16 KiB that the kernel hands over whole are cut where a frame of them is lost: what arrives must be what was
+/// sent all the same.
+#[test]
+fn a_lossy_link_carries_what_was_sent_over_both_versions_of_ip() {
+    let link = Link { loss: 0.01, ..Link::new(Duration::from_millis(1), 500_000_000) };
+    let lab = lab(link, Medium::Switched, 1);
+    let (client, mover) = (lab.host("client"), lab.host("mover1"));
+    let v4 = SocketAddr::from((client.address(), 5002));
+    let v6 = client.address6().map(|address| SocketAddr::from((address, 5002)));
+    assert_eq!(v6.is_some(), fs_has("/proc/net/if_inet6"), "where the kernel has version 6, hosts have it too");
+    for address in [Some(v4), v6].into_iter().flatten() {
+        let before = lab.counters("centre-home");
+        let data: Vec<u8> = (0..4_000_000_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        let (ready, when_ready) = std::sync::mpsc::channel();
+        let receiver = client
+            .spawn(move || {
+                let listener = TcpListener::bind(address).expect("a free port");
+                ready.send(()).expect("the test waits");
+                let (mut stream, _) = listener.accept().expect("the sender connects");
+                let mut came = Vec::new();
+                stream.read_to_end(&mut came).expect("it comes whole");
+                came
+            })
+            .expect("a thread");
+        when_ready.recv().expect("the receiver is up");
+        let sent = data.clone();
+        let sender = mover
+            .spawn(move || TcpStream::connect(address).and_then(|mut stream| stream.write_all(&sent)))
+            .expect("a thread");
+        let came = receiver.join().expect("received");
+        sender.join().expect("a sender").expect("sent");
+        assert!(came == data, "{address}: {} of {} bytes, or others", came.len(), data.len());
+        let counted = wait_for(&lab, |now| now.frames - before.frames >= 2_700);
+        assert!(counted.lost > before.lost, "{address}: nothing was lost, so nothing was cut: {counted:?}");
+    }
+    // Far more frames than packets: the kernel did hand over large pieces.
+    let statistics = lab.statistics();
+    let frames: u64 = ["centre-home", "home-centre"].iter().map(|name| lab.counters(name).frames).sum();
+    assert!(frames > statistics.packets * 2, "{frames} frames in {} packets", statistics.packets);
+}
+
+fn fs_has(path: &str) -> bool {
+    std::path::Path::new(path).exists()
+}
+
+/// Counters are published every tenth of a second.
+fn wait_for(lab: &Lab, done: impl Fn(&netsim::fabric::Counters) -> bool) -> netsim::fabric::Counters {
+    let began = Instant::now();
+    loop {
+        let counters = lab.counters("centre-home");
+        if done(&counters) {
+            return counters;
+        }
+        assert!(began.elapsed() < Duration::from_secs(20), "{counters:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 #[test]
 fn a_link_can_go_down_and_come_back() {
     let link = Link::new(Duration::from_millis(1), 1_000_000_000);
