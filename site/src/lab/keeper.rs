@@ -84,7 +84,8 @@ pub fn keep(registry: &Registry, name: &str, shape: &Shape) -> anyhow::Result<()
     let lab = netsim::Lab::start(&shape.topology())?;
     let site = if shape.site {
         let movers: Vec<_> = (1..=shape.movers).map(|number| format!("mover{number}")).collect();
-        let spec = SiteSpec::new(std::env::current_exe()?, registry.folder(name), &movers);
+        let mut spec = SiteSpec::new(std::env::current_exe()?, registry.folder(name), &movers);
+        spec.stripe = shape.stripe.unwrap_or(spec.stripe).min(shape.movers);
         Some(LabSite::start(&lab, &spec)?)
     } else {
         None

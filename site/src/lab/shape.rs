@@ -38,6 +38,9 @@ pub struct Shape {
     /// Hosts of clients.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub clients: u16,
+    /// Over how many movers the site stripes a file; over all if left out.
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub stripe: Option<u16>,
     /// Run a gateway and the movers on their hosts.
     #[arg(long)]
     pub site: bool,
@@ -100,6 +103,7 @@ impl Shape {
         let numbers = [("rate", self.rate), ("queue", self.queue), ("nic", self.nic)];
         arguments.extend(numbers.iter().filter_map(|(name, number)| Some(format!("--{name}={}", number.as_ref()?))));
         arguments.extend(self.loss.map(|loss| format!("--loss={loss}")));
+        arguments.extend(self.stripe.map(|stripe| format!("--stripe={stripe}")));
         arguments.extend(self.site.then(|| "--site".to_owned()));
         arguments.into_iter().map(OsString::from).collect()
     }
