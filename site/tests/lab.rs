@@ -236,6 +236,62 @@ fn a_paper_is_measured_and_written_with_its_plots() {
     assert_eq!(left, [out], "nothing else is left");
 }
 
+/// Processes that name a folder, other than those that only look for it.
+fn processes_in(folder: &Path) -> Vec<String> {
+    let folder = folder.to_str().expect("a plain path").as_bytes();
+    let all = fs::read_dir("/proc").expect("procfs").flatten().map(|entry| entry.path());
+    let lines = all.filter_map(|process| fs::read(process.join("cmdline")).ok());
+    let named = lines.filter(|line| line.windows(folder.len()).any(|part| part == folder));
+    named.map(|line| String::from_utf8_lossy(&line).replace('\0', " ")).collect()
+}
+
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()).collect()
+}
+
+/// A paper in the middle of its first measurement: its site is up.
+fn paper_under_way(scratch: &Path) -> std::process::Child {
+    let mut command = Command::new(PROGRAM);
+    command.args(["lab", "paper", "gfarm-2006", "--quick", "--size", "256MB", "--scratch"]).arg(scratch);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let paper = command.spawn().expect("penstock runs");
+    eventually("its site is up", || {
+        entries(scratch).first().is_some_and(|folder| folder.join("site/doors.json").exists())
+    });
+    assert!(processes_in(scratch).len() > 4, "the paper, a gateway, movers: {:?}", processes_in(scratch));
+    paper
+}
+
+#[test]
+fn a_paper_that_is_told_to_end_leaves_no_process_and_no_file() {
+    for (name, number) in [("INT", 2), ("TERM", 15), ("HUP", 1)] {
+        let scratch = tempdir().expect("a folder");
+        let mut paper = paper_under_way(scratch.path());
+        let told = Command::new("kill").args([format!("-{name}"), paper.id().to_string()]).status().expect("kill runs");
+        assert!(told.success());
+        assert_eq!(paper.wait().expect("it ends").code(), Some(128 + number), "SIG{name}");
+        assert_eq!(entries(scratch.path()), Vec::<PathBuf>::new(), "SIG{name}");
+        eventually("its processes have ended", || processes_in(scratch.path()).is_empty());
+        assert_eq!(entries(scratch.path()), Vec::<PathBuf>::new(), "what they wrote last is gone too");
+    }
+}
+
+#[test]
+fn what_a_killed_paper_left_is_removed_by_the_next_even_if_that_fails() {
+    let scratch = tempdir().expect("a folder");
+    let mut paper = paper_under_way(scratch.path());
+    paper.kill().expect("killed");
+    paper.wait().expect("it ends");
+    eventually("its processes have ended", || processes_in(scratch.path()).is_empty());
+    assert_eq!(entries(scratch.path()).len(), 1, "nobody was left to remove it");
+    let mut next = Command::new(PROGRAM);
+    next.args(["lab", "paper", "gfarm-2006", "--quick", "--scratch"]).arg(scratch.path()).env("PATH", "/nowhere");
+    let output = next.output().expect("penstock runs");
+    assert!(!output.status.success());
+    assert!(text(&output).contains("iproute2"), "{}", text(&output));
+    assert_eq!(entries(scratch.path()), Vec::<PathBuf>::new());
+}
+
 // ---- Labs that outlive a command
 
 struct Labs {

@@ -13,6 +13,7 @@
 pub mod keeper;
 pub mod paper;
 pub mod registry;
+pub mod scratch;
 pub mod shape;
 pub mod site;
 
@@ -107,8 +108,12 @@ fn run(lab: Lab) -> anyhow::Result<u8> {
             let shell = std::env::var("SHELL").unwrap_or_else(|_| "/bin/sh".to_owned());
             keeper::run(&registry, &name, &host, &[shell])
         }
-        LabCommand::Down { name: Some(name) } => registry.end(&name).map(|()| 0),
+        LabCommand::Down { name: Some(name) } => {
+            scratch::sweep();
+            registry.end(&name).map(|()| 0)
+        }
         LabCommand::Down { name: None } => {
+            scratch::sweep();
             for running in registry.all()? {
                 registry.end(&running.name)?;
             }

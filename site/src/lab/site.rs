@@ -193,6 +193,20 @@ impl LabSite {
         vec!["--ca".into(), ca.into(), "--cert".into(), user.into(), self.ftp().to_string().into()]
     }
 
+    /// Runs `penstock admin` with these words on the gateway's host; what it printed.
+    ///
+    /// # Errors
+    ///
+    /// What it said, if it failed.
+    pub fn admin(&self, lab: &Lab, program: &Path, words: &[&str]) -> anyhow::Result<String> {
+        let mut command = lab.host("gateway").service(program)?;
+        command.arg("admin").arg("--data").arg(self.folder.path()).args(words).stdin(Stdio::null());
+        let output = command.output().context("run penstock admin")?;
+        let (said, complaint) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        ensure!(output.status.success(), "admin {}: {said}{complaint}", words.join(" "));
+        Ok(said.into_owned())
+    }
+
     /// Kills a part in the middle of whatever it does: a mover by its name, or `gateway1`.
     ///
     /// # Panics
@@ -423,6 +437,13 @@ create = true
 
 impl Drop for LabSite {
     fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl LabSite {
+    /// Ends its processes, in order, and removes its folder if it has made it. Once is enough.
+    pub fn end(&mut self) {
         let signal = |part: &Part, signal| {
             // Not yet waited for, so the number is still this process's.
             let _ = i32::try_from(part.process.id()).map(|pid| kill(Pid::from_raw(pid), signal));
@@ -440,6 +461,7 @@ impl Drop for LabSite {
             let _ = part.process.kill();
             let _ = part.process.wait();
         }
+        self.processes.clear();
         if self.made_folder {
             let _ = fs::remove_dir_all(self.folder.path());
         }

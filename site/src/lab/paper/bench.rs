@@ -21,6 +21,7 @@ use wire::ftp::{FtpPath, Text};
 
 use super::{Paper, table::Row};
 use crate::lab::{
+    scratch::Scratch,
     shape::topology,
     site::{LabSite, SiteSpec, on_host, shared_options},
 };
@@ -28,8 +29,15 @@ use crate::lab::{
 /// How long one transfer may take.
 const TRANSFER_LIMIT: Duration = Duration::from_secs(600);
 
+/// How long one transfer of a comparison should take at most: windows are open long before.
+const ENOUGH: Duration = Duration::from_secs(4);
+/// And of a short run.
+const ENOUGH_QUICK: Duration = Duration::from_secs(1);
+/// Less says nothing.
+const LEAST_BYTES: u64 = 4_000_000;
+
 /// How much is measured.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Effort {
     /// Few cases.
     pub quick: bool,
@@ -38,8 +46,9 @@ pub struct Effort {
     /// How often each figure is measured.
     pub repeat: u16,
     program: PathBuf,
-    scratch: PathBuf,
-    iperf3: bool,
+    scratch: Scratch,
+    pub(super) iperf3: bool,
+    began: Instant,
 }
 
 /// Where a case is measured.
@@ -87,6 +96,7 @@ pub struct Bench {
     /// The lab.
     pub lab: Lab,
     folder: PathBuf,
+    program: PathBuf,
     next: AtomicU64,
 }
 
@@ -131,29 +141,31 @@ impl Manner {
 }
 
 impl Effort {
-    /// As the command line says.
+    /// As the command line says. From now on signals end this process, and remove what it made.
     ///
     /// # Errors
     ///
     /// If the scratch folder cannot be made.
     pub fn new(paper: &Paper) -> anyhow::Result<Self> {
-        let memory = Path::new("/dev/shm");
-        let usual = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
-        let scratch = paper.scratch.clone().unwrap_or(usual).join(format!("penstock-lab-{}", std::process::id()));
-        let iperf3 = std::process::Command::new("iperf3")
-            .arg("--version")
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status()
-            .is_ok_and(|status| status.success());
+        let effort = Self::with_program(paper, std::env::current_exe().context("find this program")?)?;
+        effort.scratch.remove_at_signals()?;
+        Ok(effort)
+    }
+
+    /// The same with another `penstock` than this process, which goes on hearing signals itself.
+    ///
+    /// # Errors
+    ///
+    /// If the scratch folder cannot be made.
+    pub fn with_program(paper: &Paper, program: PathBuf) -> anyhow::Result<Self> {
         Ok(Self {
             quick: paper.quick,
-            size_bytes: paper.size.unwrap_or(if paper.quick { 24_000_000 } else { 256_000_000 }),
+            size_bytes: paper.size.unwrap_or(if paper.quick { 24_000_000 } else { 256 << 20 }),
             repeat: paper.repeat,
-            program: std::env::current_exe().context("find this program")?,
-            scratch,
-            iperf3,
+            program,
+            scratch: Scratch::new(paper.scratch.as_deref())?,
+            iperf3: is_installed("iperf3"),
+            began: Instant::now(),
         })
     }
 
@@ -161,6 +173,33 @@ impl Effort {
     #[must_use]
     pub fn cases<T: Clone>(&self, all: &[T], quick: &[T]) -> Vec<T> {
         if self.quick { quick.to_vec() } else { all.to_vec() }
+    }
+
+    /// Says on standard error what is measured now, with the time since the beginning.
+    pub fn says(&self, what: &str) {
+        use std::io::Write as _;
+        // Nobody may be listening.
+        let _ = writeln!(std::io::stderr().lock(), "{:>4} s  {what}", self.began.elapsed().as_secs());
+    }
+
+    /// How many bytes a comparison moves where so many bits a second are expected: no more than take a few seconds.
+    #[must_use]
+    pub fn bounded(&self, expected_bps: f64) -> u64 {
+        let enough = if self.quick { ENOUGH_QUICK } else { ENOUGH };
+        let enough = (expected_bps / 8.0 * enough.as_secs_f64()) as u64;
+        self.size_bytes.min(enough.max(LEAST_BYTES))
+    }
+
+    /// The size of the file for the figures that Penstock is to reach: 1 GiB unless a size was asked for.
+    #[must_use]
+    pub const fn whole_bytes(&self) -> u64 {
+        if self.quick { self.size_bytes } else { self.size_bytes * 4 }
+    }
+
+    /// What should be reached; a short run's files are too small for it.
+    #[must_use]
+    pub fn wanted(&self, ratio: f64) -> Option<f64> {
+        (!self.quick).then_some(ratio)
     }
 
     /// Starts a lab with a site.
@@ -171,9 +210,7 @@ impl Effort {
     pub fn start(&self, place: &Place) -> anyhow::Result<Bench> {
         let nic = place.nic_bps.unwrap_or(place.link.rate_bps);
         let lab = Lab::start(&topology(place.link.clone(), place.medium, nic, place.clients, place.movers))?;
-        let folder = self.scratch.clone();
-        let _ = std::fs::remove_dir_all(&folder);
-        std::fs::create_dir_all(&folder).with_context(|| format!("make {}", folder.display()))?;
+        let folder = self.scratch.path().to_owned();
         let movers: Vec<_> = (1..=place.movers).map(|number| format!("mover{number}")).collect();
         let spec = SiteSpec {
             front: place.front,
@@ -182,13 +219,13 @@ impl Effort {
             ..SiteSpec::new(self.program.clone(), folder.join("site"), &movers)
         };
         let site = LabSite::start(&lab, &spec)?;
-        Ok(Bench { site, lab, folder, next: AtomicU64::new(0) })
+        Ok(Bench { site, lab, folder, program: self.program.clone(), next: AtomicU64::new(0) })
     }
 
-    /// What iperf3 carries from one host to another with so many streams and such windows (0 leaves them to the kernel),
-    /// in Mb/s; `None` if it is not installed.
+    /// What iperf3 carries of so many bytes from one host to another with so many streams and such windows (0 leaves them
+    /// to the kernel), in Mb/s; `None` if it is not installed.
     #[must_use]
-    pub fn iperf3(&self, lab: &Lab, from: &str, to: &str, streams: u16, window_bytes: u32) -> Option<f64> {
+    pub fn iperf3(&self, lab: &Lab, from: &str, to: &str, bytes: u64, streams: u16, window_bytes: u32) -> Option<f64> {
         if !self.iperf3 {
             return None;
         }
@@ -196,11 +233,10 @@ impl Effort {
         let mut server = lab.host(to).service("iperf3").ok()?;
         server.args(["-s", "-1", "-B", &address]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut server = server.spawn().ok()?;
-        let window = window_bytes.to_string();
+        let (window, bytes) = (window_bytes.to_string(), bytes.to_string());
         let rate = (0..50).find_map(|_| {
             let mut command = lab.host(from).service("iperf3").ok()?;
-            let seconds = if self.quick { "2" } else { "4" };
-            command.args(["-c", &address, "-J", "-t", seconds, "-P", &streams.to_string()]);
+            command.args(["-c", &address, "-J", "-n", &bytes, "-P", &streams.to_string()]);
             if window_bytes > 0 {
                 command.args(["-w", &window]);
             }
@@ -218,22 +254,58 @@ impl Effort {
         rate.map(|rate| rate / 1e6)
     }
 
+    /// Measures in turns, so that what else the machine does meets all: ours, iperf3, ours, …
+    ///
+    /// # Errors
+    ///
+    /// The first failure.
+    pub fn in_turns(
+        &self,
+        ours: impl Fn() -> anyhow::Result<f64>,
+        iperf3: impl Fn() -> Option<f64>,
+    ) -> anyhow::Result<Sides> {
+        let (mut all, mut theirs) = (Vec::new(), Vec::new());
+        for _ in 0..self.repeat.max(1) {
+            all.push(ours()?);
+            theirs.extend(iperf3());
+        }
+        let to_iperf3 = middle(all.iter().zip(&theirs).map(|(ours, other)| ours / other).collect());
+        Ok(Sides { ours: middle(all).context("nothing was measured")?, iperf3: middle(theirs), to_iperf3 })
+    }
+
     /// The median of several measurements.
     ///
     /// # Errors
     ///
     /// The first failure.
     pub fn median(&self, measure: impl Fn() -> anyhow::Result<f64>) -> anyhow::Result<f64> {
-        let mut values = (0..self.repeat.max(1)).map(|_| measure()).collect::<anyhow::Result<Vec<_>>>()?;
-        values.sort_by(f64::total_cmp);
-        Ok(values[values.len() / 2])
+        let values = (0..self.repeat.max(1)).map(|_| measure()).collect::<anyhow::Result<Vec<_>>>()?;
+        middle(values).context("nothing was measured")
     }
 }
 
-impl Drop for Effort {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.scratch);
-    }
+/// What came of measuring in turns: medians, and medians of the ratios of each turn.
+#[derive(Clone, Copy, Debug)]
+pub struct Sides {
+    /// Penstock's rate.
+    pub ours: f64,
+    /// What iperf3 carried, if it is there.
+    pub iperf3: Option<f64>,
+    /// Ours to iperf3's.
+    pub to_iperf3: Option<f64>,
+}
+
+/// The median; `None` of nothing.
+fn middle(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
+}
+
+fn is_installed(program: &str) -> bool {
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    // Debian keeps servers where only root's path looks.
+    let usual = ["/usr/sbin", "/usr/local/sbin"].map(PathBuf::from);
+    std::env::split_paths(&paths).chain(usual).any(|folder| folder.join(program).is_file())
 }
 
 /// Megabits a second.
@@ -374,6 +446,17 @@ impl Bench {
         })
     }
 
+    /// Copies a file to the disks of further movers until it has so many copies there.
+    ///
+    /// # Errors
+    ///
+    /// If there are not so many movers.
+    pub fn replicate(&self, name: &str, copies: usize) -> anyhow::Result<()> {
+        let path = self.remote(name)?;
+        let words = ["replicate", "--copies", &copies.to_string(), path.as_str()];
+        self.site.admin(&self.lab, &self.program, &words).map(drop)
+    }
+
     /// The site.
     #[must_use]
     pub const fn site(&self) -> &LabSite {
@@ -401,6 +484,9 @@ impl Bench {
 impl Drop for Bench {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(self.folder.join("source"));
+        // Its processes may end a little later than this; the next site has a folder of the same name.
+        self.site.end();
+        let _ = std::fs::remove_dir_all(self.folder.join("site"));
     }
 }
 
@@ -414,7 +500,7 @@ async fn open(options: Arc<Options>, manner: &Manner) -> anyhow::Result<Client<c
 }
 
 /// A file whose bytes do not repeat within a block, so that nothing on the way can save any.
-fn write_file(path: &Path, size_bytes: u64) -> anyhow::Result<()> {
+pub(super) fn write_file(path: &Path, size_bytes: u64) -> anyhow::Result<()> {
     use std::io::Write as _;
     ensure!(size_bytes <= 64 << 30, "{size_bytes} bytes are more than a lab should move");
     let file = std::fs::File::create(path).with_context(|| format!("write {}", path.display()))?;

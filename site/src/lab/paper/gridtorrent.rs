@@ -1,8 +1,7 @@
 //! GridTorrent: one file over parallel streams, and from several sources at once, on a LAN and between Indiana and
 //! Florida (30 ms, 100 Mb/s).
 //!
-//! Its sources hold whole replicas and are asked for pieces. Penstock's movers hold stripes and push them: each source
-//! sends the same share of the file in either case, so the network sees the same.
+//! Sources hold whole replicas (`penstock admin replicate`), and each sends a part of the file.
 
 use netsim::{Link, Profile};
 
@@ -20,6 +19,9 @@ const SETUP: &str = "Time to log in";
 /// What a host of the time had without tuning: 64 KiB.
 const OLD_WINDOW_BYTES: u32 = 64 << 10;
 
+/// TCP windows by what they are called; 0 leaves them to the kernel.
+const WINDOWS: [(&str, u32); 2] = [("windows of 64 KiB", OLD_WINDOW_BYTES), ("the kernel's windows", 0)];
+
 /// Measures it all.
 ///
 /// # Errors
@@ -31,7 +33,9 @@ pub fn run(effort: &Effort) -> anyhow::Result<Table> {
     for (place, link) in [("LAN", lan), ("WAN", Profile::IndianaFlorida.link())] {
         // A tenth of the rate gets a quarter of the bytes.
         let size = if place == "LAN" { effort.size_bytes } else { effort.size_bytes / 4 };
+        effort.says(&format!("gridtorrent: streams, {place}"));
         streams(effort, &mut table, place, &link, size)?;
+        effort.says(&format!("gridtorrent: sources, {place}"));
         sources(effort, &mut table, place, &link, size)?;
     }
     let many = table.value(STREAMS, "WAN, windows of 64 KiB", 4.0);
@@ -43,20 +47,34 @@ pub fn run(effort: &Effort) -> anyhow::Result<Table> {
         None,
         "streams add up until the link is full",
     );
+    let count = if effort.quick { 2.0 } else { 4.0 };
+    let many = table.value(SOURCES, "WAN, windows of 64 KiB", count);
+    let one = table.value(SOURCES, "WAN, windows of 64 KiB", 1.0);
+    table.ratio(
+        &format!("WAN: {count} sources to one, windows of 64 KiB"),
+        many,
+        one,
+        None,
+        "sources add up until the link is full",
+    );
     Ok(table)
 }
 
 fn streams(effort: &Effort, table: &mut Table, place: &str, link: &Link, size: u64) -> anyhow::Result<()> {
     let bench = effort.start(&Place::new(link.clone()))?;
+    let slow = small(effort, link, size);
     bench.store("file", size, &Manner::streams(4))?;
+    bench.store("small", slow, &Manner::streams(4))?;
     let setup = effort.median(|| Ok(bench.login_time()?.as_secs_f64() * 1e3))?;
     table.rows.push(other(SETUP, "round trip, ms", link.rtt.as_secs_f64() * 1e3, place, setup, "ms"));
     for count in effort.cases(&[1_u16, 2, 4, 8, 16], &[1, 4]) {
-        for (windows, bytes) in [("windows of 64 KiB", OLD_WINDOW_BYTES), ("the kernel's windows", 0)] {
+        for (windows, bytes) in effort.cases(&WINDOWS, &WINDOWS[..1]) {
+            let size = if bytes == 0 { size } else { slow };
+            let file = if bytes == 0 { "file" } else { "small" };
             let before = wire_bytes(&bench.lab);
-            let rate = bench.rate(effort, "file", size, &Manner::streams(count).buffers(bytes))?;
+            let rate = bench.rate(effort, file, size, &Manner::streams(count).buffers(bytes))?;
             let carried = (wire_bytes(&bench.lab) - before) as f64 / f64::from(effort.repeat.max(1));
-            let beside = effort.iperf3(&bench.lab, "mover1", "client", count, bytes);
+            let beside = effort.iperf3(&bench.lab, "mover1", "client", size, count, bytes);
             let series = format!("{place}, {windows}");
             table.rows.push(rate_row(STREAMS, "streams", count.into(), series.clone(), rate, beside, ""));
             let percent = (carried / size as f64 - 1.0) * 100.0;
@@ -66,23 +84,28 @@ fn streams(effort: &Effort, table: &mut Table, place: &str, link: &Link, size: u
     Ok(())
 }
 
+/// What one stream with an old window moves in a few seconds.
+fn small(effort: &Effort, link: &Link, size: u64) -> u64 {
+    let window_bps = f64::from(OLD_WINDOW_BYTES) * 8.0 / link.rtt.as_secs_f64();
+    effort.bounded(window_bps.min(link.rate_bps as f64) * 2.0).min(size)
+}
+
 fn sources(effort: &Effort, table: &mut Table, place: &str, link: &Link, size: u64) -> anyhow::Result<()> {
-    for count in effort.cases(&[1_u16, 2, 4, 8, 16], &[1, 4]) {
-        let here = Place { movers: count.into(), stripe: count, ..Place::new(link.clone()) };
-        let bench = effort.start(&here)?;
-        bench.store("file", size, &Manner::streams(1))?;
+    let counts = effort.cases(&[1_usize, 2, 4, 8, 16], &[1, 2]);
+    let movers = counts.iter().copied().max().unwrap_or(1);
+    let bench = effort.start(&Place { movers, ..Place::new(link.clone()) })?;
+    // Large enough that sixteen sources have something to send.
+    let size = small(effort, link, size).max(4_200_000 * movers as u64);
+    bench.store("file", size, &Manner::streams(4))?;
+    for count in counts {
+        bench.replicate("file", count)?;
         for (experiment, streams) in [(SOURCES, 1), (BOTH, 4)] {
-            let rate = bench.rate(effort, "file", size, &Manner::streams(streams).buffers(OLD_WINDOW_BYTES))?;
-            let series = format!("{place}, windows of 64 KiB");
-            table.rows.push(rate_row(
-                experiment,
-                "sources",
-                count.into(),
-                series,
-                rate,
-                None,
-                "rises with the sources",
-            ));
+            for (windows, bytes) in effort.cases(&WINDOWS, &WINDOWS[..1]) {
+                let rate = bench.rate(effort, "file", size, &Manner::streams(streams).buffers(bytes))?;
+                let series = format!("{place}, {windows}");
+                let found = if bytes > 0 { "rises with the sources until the link is full" } else { "" };
+                table.rows.push(rate_row(experiment, "sources", count as f64, series, rate, None, found));
+            }
         }
     }
     Ok(())

@@ -24,7 +24,7 @@ const LIMIT: Duration = Duration::from_secs(600);
 
 impl Bench {
     /// Stores `count` files of `size_bytes` and fetches them again, as `pftp` does with its defaults; how long each took,
-    /// logins of further sessions included.
+    /// logins of further sessions and the folder's listing included.
     ///
     /// # Errors
     ///
@@ -33,23 +33,18 @@ impl Bench {
         let options = self.options(&Manner::streams(1))?;
         let (here, home) = (self.folder().join("small"), format!("{}/small", self.site().home()));
         std::fs::create_dir_all(here.join("back"))?;
-        let (mut there, mut back) = (Vec::new(), Vec::new());
+        let mut there = Vec::new();
         for number in 0..count {
             let local = here.join(number.to_string());
             std::fs::write(&local, vec![u8::try_from(number % 251).unwrap_or(0); size_bytes])?;
             let remote = FtpPath::new(format!("{home}/{number}"))?;
-            back.push(FetchItem {
-                remote: remote.clone(),
-                local: here.join("back").join(number.to_string()),
-                size_bytes: Some(size_bytes as u64),
-                crc32c: None,
-                modified: None,
-            });
             there.push(StoreItem { local, remote, size_bytes: size_bytes as u64 });
         }
+        let local = here.join("back");
         let took = on_host(&self.lab, "client", async move {
             let mut session = Client::open(options).await?;
-            session.make_folders(&FtpPath::new(home)?).await?;
+            let folder = FtpPath::new(home.clone())?;
+            session.make_folders(&folder).await?;
             let (how, cancel) = (How::default(), CancellationToken::new());
             let (report, told) = listener();
             let began = Instant::now();
@@ -60,6 +55,11 @@ impl Bench {
             told.check(count)?;
             let (report, told) = listener();
             let began = Instant::now();
+            let mut back = Vec::new();
+            for entry in session.list(&folder).await?.entries {
+                let remote = FtpPath::new(format!("{home}/{}", entry.name))?;
+                back.push(FetchItem::listed(remote, local.join(&entry.name), &entry.facts));
+            }
             let meter = Meter::new();
             let get = session.get_many(back, &how, &meter, &cancel, &report);
             tokio::time::timeout(LIMIT, get).await.context("small files take too long to fetch")??;

@@ -17,6 +17,8 @@ pub struct Table {
     pub rows: Vec<Row>,
     /// Figures that follow from the rows.
     pub ratios: Vec<Ratio>,
+    /// What a reader must know besides.
+    pub notes: Vec<String>,
 }
 
 /// One measurement.
@@ -74,6 +76,7 @@ impl Table {
             machine: machine(),
             rows: Vec::new(),
             ratios: Vec::new(),
+            notes: Vec::new(),
         }
     }
 
@@ -89,8 +92,13 @@ impl Table {
         if let (Some(of), Some(to)) = (of, to)
             && to > 0.0
         {
-            self.ratios.push(Ratio { what: what.to_owned(), value: of / to, wanted, found });
+            self.add_ratio(what, Some(of / to), wanted, found);
         }
+    }
+
+    /// Adds a ratio, if it was measured.
+    pub fn add_ratio(&mut self, what: &str, value: Option<f64>, wanted: Option<f64>, found: &'static str) {
+        self.ratios.extend(value.map(|value| Ratio { what: what.to_owned(), value, wanted, found }));
     }
 
     /// The rows by question.
@@ -114,7 +122,7 @@ impl Table {
             let Some(first) = experiment.rows.first() else { continue };
             let _ = write!(
                 text,
-                "\n**{}**\n\n| {} | | Penstock, {} | iperf3 | the paper |\n| ---: | --- | ---: | ---: | --- |\n",
+                "\n**{}**\n\n| {} | | {} | iperf3 | the paper |\n| ---: | --- | ---: | ---: | --- |\n",
                 experiment.title, first.along, first.unit
             );
             for row in experiment.rows {
@@ -129,6 +137,12 @@ impl Table {
                 let wanted = ratio.wanted.map(|wanted| format!("≥ {wanted}")).unwrap_or_default();
                 let _ = writeln!(text, "| {} | {:.2} | {wanted} | {} |", ratio.what, ratio.value, ratio.found);
             }
+        }
+        if !self.notes.is_empty() {
+            text.push('\n');
+        }
+        for note in &self.notes {
+            let _ = writeln!(text, "- {note}");
         }
         text
     }
