@@ -12,6 +12,7 @@ use std::{
 use client::{Client, ClientError, Fetch, How, Limits, Meter, Push};
 use netsim::{Lab, Link, Medium, Profile};
 use site::lab::{
+    paper::bench::{Effort, Place},
     registry::Registry,
     shape::topology,
     site::{LabSite, SiteSpec, on_host, shared_options},
@@ -290,6 +291,36 @@ fn what_a_killed_paper_left_is_removed_by_the_next_even_if_that_fails() {
     assert!(!output.status.success());
     assert!(text(&output).contains("iproute2"), "{}", text(&output));
     assert_eq!(entries(scratch.path()), Vec::<PathBuf>::new());
+}
+
+/// The Globus server over the same links, in the same lab.
+#[test]
+fn globus_goes_over_the_same_links_where_it_is_installed() {
+    let installed = ["/usr/sbin/globus-gridftp-server", "/usr/bin/globus-url-copy"];
+    let folder = tempdir().expect("a folder");
+    let paper = site::lab::paper::Paper {
+        names: Vec::new(),
+        quick: true,
+        size: None,
+        out: None,
+        scratch: Some(folder.path().to_owned()),
+        repeat: 1,
+    };
+    let effort = Effort::with_program(&paper, PROGRAM.into()).expect("an effort");
+    let bench = effort.start(&Place::new(Profile::Campus.link())).expect("a lab with a site");
+    for to_client in [true, false] {
+        for streams in [1, 4] {
+            let rate = effort.globus(&bench, 20_000_000, streams, to_client).expect("measured, or not there");
+            assert_eq!(rate.is_some(), installed.iter().all(|program| Path::new(program).exists()));
+            // The link has 1 Gb/s, and what passes it is not faster.
+            assert!(rate.is_none_or(|rate| (10.0..945.0).contains(&rate)), "{rate:?} Mb/s");
+        }
+    }
+    assert!(
+        entries(bench.site().folder().path().parent().expect("the scratch folder"))
+            .iter()
+            .all(|path| { !path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("globus")) })
+    );
 }
 
 // ---- Labs that outlive a command

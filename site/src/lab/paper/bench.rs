@@ -48,6 +48,7 @@ pub struct Effort {
     program: PathBuf,
     scratch: Scratch,
     pub(super) iperf3: bool,
+    pub(super) globus: bool,
     began: Instant,
 }
 
@@ -165,6 +166,7 @@ impl Effort {
             program,
             scratch: Scratch::new(paper.scratch.as_deref())?,
             iperf3: is_installed("iperf3"),
+            globus: is_installed("globus-gridftp-server") && is_installed("globus-url-copy"),
             began: Instant::now(),
         })
     }
@@ -254,7 +256,7 @@ impl Effort {
         rate.map(|rate| rate / 1e6)
     }
 
-    /// Measures in turns, so that what else the machine does meets all: ours, iperf3, ours, …
+    /// Measures in turns, so that what else the machine does meets all: ours, iperf3, Globus, ours, …
     ///
     /// # Errors
     ///
@@ -263,14 +265,23 @@ impl Effort {
         &self,
         ours: impl Fn() -> anyhow::Result<f64>,
         iperf3: impl Fn() -> Option<f64>,
+        globus: impl Fn() -> anyhow::Result<Option<f64>>,
     ) -> anyhow::Result<Sides> {
-        let (mut all, mut theirs) = (Vec::new(), Vec::new());
+        let (mut all, mut theirs, mut others) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..self.repeat.max(1) {
             all.push(ours()?);
             theirs.extend(iperf3());
+            others.extend(globus()?);
         }
-        let to_iperf3 = middle(all.iter().zip(&theirs).map(|(ours, other)| ours / other).collect());
-        Ok(Sides { ours: middle(all).context("nothing was measured")?, iperf3: middle(theirs), to_iperf3 })
+        let ratio = |others: &[f64]| middle(all.iter().zip(others).map(|(ours, other)| ours / other).collect());
+        let (to_iperf3, to_globus) = (ratio(&theirs), ratio(&others));
+        Ok(Sides {
+            ours: middle(all).context("nothing was measured")?,
+            iperf3: middle(theirs),
+            globus: middle(others),
+            to_iperf3,
+            to_globus,
+        })
     }
 
     /// The median of several measurements.
@@ -291,8 +302,12 @@ pub struct Sides {
     pub ours: f64,
     /// What iperf3 carried, if it is there.
     pub iperf3: Option<f64>,
+    /// What Globus carried, if it is there.
+    pub globus: Option<f64>,
     /// Ours to iperf3's.
     pub to_iperf3: Option<f64>,
+    /// Ours to that of Globus.
+    pub to_globus: Option<f64>,
 }
 
 /// The median; `None` of nothing.

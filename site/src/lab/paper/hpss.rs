@@ -89,7 +89,7 @@ fn defaults(effort: &Effort, table: &mut Table) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// One way there or back, beside iperf3, in turns.
+/// One way there or back, beside iperf3 and Globus, all in turns.
 fn default_way(
     effort: &Effort,
     table: &mut Table,
@@ -106,15 +106,20 @@ fn default_way(
             _ => Ok(megabits(size, bench.fetch("client", "file", &manner)?)),
         },
         || effort.iperf3(&bench.lab, from, to, size, count, 0),
+        || if effort.quick { Ok(None) } else { effort.globus(bench, size, count, verb == "get") },
     )?;
     let series = format!("{verb}, {word}");
     let found = if profile == Profile::SuperSinet { "about half of the LAN" } else { "" };
     table.rows.push(rate_row(DEFAULTS, along, at, series.clone(), sides.ours, sides.iperf3, found));
+    if let Some(globus) = sides.globus {
+        table.rows.push(rate_row(DEFAULTS, along, at, format!("Globus: {series}"), globus, None, ""));
+    }
     let asked = if streams == 1 { at < 25.0 } else { at > 25.0 };
     if at > 1.0 && asked {
         let wanted = effort.wanted(if at < 25.0 { 0.97 } else { 0.95 });
         table.add_ratio(&format!("{series} at {at} ms to iperf3 with {count}"), sides.to_iperf3, wanted, "");
     }
+    table.add_ratio(&format!("{series} at {at} ms to Globus"), sides.to_globus, None, "");
     Ok(())
 }
 

@@ -14,6 +14,7 @@
 
 pub mod bench;
 pub mod gfarm;
+mod globus;
 pub mod gridtorrent;
 pub mod hpss;
 pub mod osg;
