@@ -218,7 +218,8 @@ fn the_double_hop_halves_on_a_shared_medium_and_a_handshake_costs_round_trips() 
 fn a_paper_is_measured_and_written_with_its_plots() {
     let folder = tempdir().expect("a folder");
     let mut command = Command::new(PROGRAM);
-    command.args(["lab", "paper", "gfarm-2006", "--quick", "--size", "64MB", "--out"]).arg(folder.path().join("out"));
+    command.args(["lab", "paper", "gfarm-2006", "--quick", "--size", "64MB", "--congestion", "reno"]);
+    command.arg("--out").arg(folder.path().join("out"));
     let output = command.arg("--scratch").arg(folder.path()).output().expect("penstock runs");
     assert!(output.status.success(), "{}", text(&output));
     let out = folder.path().join("out");
@@ -227,6 +228,10 @@ fn a_paper_is_measured_and_written_with_its_plots() {
     let ratio = table["ratios"][0]["value"].as_f64().expect("a ratio");
     assert!(ratio > 1.5, "four movers carry more than one: {table}");
     let markdown = fs::read_to_string(out.join("gfarm-2006.md")).expect("a table");
+    let command = "`penstock lab paper gfarm-2006 --quick --congestion reno --size 64000000` with reno on ";
+    assert!(markdown.contains(command), "{markdown}");
+    let said = text(&output);
+    assert!(said.contains("this takes about") && said.contains("gfarm-2006 is done"), "{said}");
     assert!(markdown.contains("one NIC is the limit"), "{markdown}");
     let drawings = fs::read_dir(&out).expect("a folder").filter(|entry| {
         let path = entry.as_ref().expect("an entry").path();
@@ -293,6 +298,14 @@ fn what_a_killed_paper_left_is_removed_by_the_next_even_if_that_fails() {
     assert_eq!(entries(scratch.path()), Vec::<PathBuf>::new());
 }
 
+#[test]
+fn a_congestion_control_that_the_kernel_lacks_is_refused_before_anything_starts() {
+    let mut command = Command::new(PROGRAM);
+    let output = command.args(["lab", "paper", "gfarm-2006", "--congestion", "vegan"]).output().expect("penstock runs");
+    assert!(!output.status.success());
+    assert!(text(&output).contains("the kernel has no congestion control vegan; it has "), "{}", text(&output));
+}
+
 /// The Globus server over the same links, in the same lab.
 #[test]
 fn globus_goes_over_the_same_links_where_it_is_installed() {
@@ -304,6 +317,7 @@ fn globus_goes_over_the_same_links_where_it_is_installed() {
         size: None,
         out: None,
         scratch: Some(folder.path().to_owned()),
+        congestion: None,
         repeat: 1,
     };
     let effort = Effort::with_program(&paper, PROGRAM.into()).expect("an effort");

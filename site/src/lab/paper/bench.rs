@@ -4,6 +4,7 @@
 //! so that nothing is warm that was not warm before.
 
 use std::{
+    fs,
     path::{Path, PathBuf},
     process::Stdio,
     sync::{
@@ -13,9 +14,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use client::{Client, Fetch, How, Meter, Options, Push};
-use netsim::{Lab, Link, Medium};
+use netsim::{Lab, Link, Medium, namespace::Namespace};
 use tokio_util::sync::CancellationToken;
 use wire::ftp::{FtpPath, Text};
 
@@ -25,6 +26,9 @@ use crate::lab::{
     shape::topology,
     site::{LabSite, SiteSpec, on_host, shared_options},
 };
+
+const CONGESTION: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
+const KNOWN: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
 
 /// How long one transfer may take.
 const TRANSFER_LIMIT: Duration = Duration::from_secs(600);
@@ -47,6 +51,7 @@ pub struct Effort {
     pub repeat: u16,
     program: PathBuf,
     scratch: Scratch,
+    congestion: Option<String>,
     pub(super) iperf3: bool,
     pub(super) globus: bool,
     began: Instant,
@@ -165,6 +170,7 @@ impl Effort {
             repeat: paper.repeat,
             program,
             scratch: Scratch::new(paper.scratch.as_deref())?,
+            congestion: paper.congestion.clone(),
             iperf3: is_installed("iperf3"),
             globus: is_installed("globus-gridftp-server") && is_installed("globus-url-copy"),
             began: Instant::now(),
@@ -204,6 +210,22 @@ impl Effort {
         (!self.quick).then_some(ratio)
     }
 
+    /// TCP's congestion control on the hosts of every lab that is started.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel does not have the one that was asked for, with those it has.
+    pub fn congestion(&self) -> anyhow::Result<String> {
+        // A new namespace has the kernel's own default, whatever holds where this program runs.
+        let apart = Namespace::new().context("make a network namespace")?;
+        let (usual, known) = apart.run(|| Ok((fs::read_to_string(CONGESTION)?, fs::read_to_string(KNOWN)?)))?;
+        match &self.congestion {
+            None => Ok(usual.trim().to_owned()),
+            Some(name) if known.split_whitespace().any(|one| one == name) => Ok(name.clone()),
+            Some(name) => bail!("the kernel has no congestion control {name}; it has {}", known.trim()),
+        }
+    }
+
     /// Starts a lab with a site.
     ///
     /// # Errors
@@ -212,6 +234,13 @@ impl Effort {
     pub fn start(&self, place: &Place) -> anyhow::Result<Bench> {
         let nic = place.nic_bps.unwrap_or(place.link.rate_bps);
         let lab = Lab::start(&topology(place.link.clone(), place.medium, nic, place.clients, place.movers))?;
+        if let Some(congestion) = &self.congestion {
+            for host in lab.hosts() {
+                let name = congestion.clone();
+                let set = host.spawn(move || fs::write(CONGESTION, name))?.join();
+                set.unwrap_or_else(|_| Err(std::io::Error::other("a panic"))).context("set the congestion control")?;
+            }
+        }
         let folder = self.scratch.path().to_owned();
         let movers: Vec<_> = (1..=place.movers).map(|number| format!("mover{number}")).collect();
         let spec = SiteSpec {
@@ -428,7 +457,7 @@ impl Bench {
                 Err(error) => failure = failure.or(Some(error)),
             }
             runtime.shutdown_background();
-            let _ = std::fs::remove_file(local);
+            let _ = fs::remove_file(local);
         }
         match failure {
             Some(error) => Err(error),
@@ -498,10 +527,10 @@ impl Bench {
 
 impl Drop for Bench {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(self.folder.join("source"));
+        let _ = fs::remove_file(self.folder.join("source"));
         // Its processes may end a little later than this; the next site has a folder of the same name.
         self.site.end();
-        let _ = std::fs::remove_dir_all(self.folder.join("site"));
+        let _ = fs::remove_dir_all(self.folder.join("site"));
     }
 }
 
@@ -518,7 +547,7 @@ async fn open(options: Arc<Options>, manner: &Manner) -> anyhow::Result<Client<c
 pub(super) fn write_file(path: &Path, size_bytes: u64) -> anyhow::Result<()> {
     use std::io::Write as _;
     ensure!(size_bytes <= 64 << 30, "{size_bytes} bytes are more than a lab should move");
-    let file = std::fs::File::create(path).with_context(|| format!("write {}", path.display()))?;
+    let file = fs::File::create(path).with_context(|| format!("write {}", path.display()))?;
     let mut writer = std::io::BufWriter::with_capacity(1 << 20, file);
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut left = size_bytes;

@@ -48,6 +48,9 @@ pub struct Paper {
     /// Where volumes and files lie meanwhile; in memory if the machine has /dev/shm.
     #[arg(long, value_name = "DIR")]
     pub scratch: Option<PathBuf>,
+    /// TCP's congestion control on every host of the lab, for all programs alike; the kernel's usual one if left out.
+    #[arg(long, value_name = "NAME")]
+    pub congestion: Option<String>,
     /// Measure everything so often, and take the median.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=99))]
     pub repeat: u16,
@@ -104,6 +107,7 @@ impl Name {
 pub fn run(paper: &Paper) -> anyhow::Result<()> {
     let names = if paper.names.is_empty() { Name::ALL.to_vec() } else { paper.names.clone() };
     let effort = Effort::new(paper)?;
+    let congestion = effort.congestion()?;
     let takes: Duration = names.iter().map(|name| name.takes(paper.quick)).sum::<Duration>() * paper.repeat.into();
     let takes = daemon::config::TimeSpan::from(takes);
     effort.says(&format!("this takes about {takes} on an idle machine, for the usual sizes"));
@@ -115,13 +119,32 @@ pub fn run(paper: &Paper) -> anyhow::Result<()> {
             Name::Gfarm2006 => gfarm::run(&effort)?,
         };
         effort.says(&format!("{} is done", name.word()));
-        table.command = format!("penstock lab paper {}{}", name.word(), if paper.quick { " --quick" } else { "" });
+        table.command = command(paper, name);
+        table.congestion.clone_from(&congestion);
         crate::say(&table.markdown());
         if let Some(folder) = &paper.out {
             write(folder, name.word(), &table)?;
         }
     }
     Ok(())
+}
+
+/// The command that makes this table again.
+fn command(paper: &Paper, name: Name) -> String {
+    let mut command = format!("penstock lab paper {}", name.word());
+    if paper.quick {
+        command += " --quick";
+    }
+    if let Some(congestion) = &paper.congestion {
+        command += &format!(" --congestion {congestion}");
+    }
+    if let Some(size) = paper.size {
+        command += &format!(" --size {size}");
+    }
+    if paper.repeat > 1 {
+        command += &format!(" --repeat {}", paper.repeat);
+    }
+    command
 }
 
 fn write(folder: &std::path::Path, name: &str, table: &Table) -> anyhow::Result<()> {

@@ -13,6 +13,8 @@ pub struct Table {
     pub command: String,
     /// Where it was measured.
     pub machine: String,
+    /// TCP's congestion control on every host of the lab.
+    pub congestion: String,
     /// What was measured.
     pub rows: Vec<Row>,
     /// Figures that follow from the rows.
@@ -74,6 +76,7 @@ impl Table {
             title: title.to_owned(),
             command: String::new(),
             machine: machine(),
+            congestion: String::new(),
             rows: Vec::new(),
             ratios: Vec::new(),
             notes: Vec::new(),
@@ -117,7 +120,8 @@ impl Table {
     /// As Markdown.
     #[must_use]
     pub fn markdown(&self) -> String {
-        let mut text = format!("### {}\n\n`{}` on {}\n", self.title, self.command, self.machine);
+        let mut text =
+            format!("### {}\n\n`{}` with {} on {}\n", self.title, self.command, self.congestion, self.machine);
         for experiment in self.experiments() {
             let Some(first) = experiment.rows.first() else { continue };
             let _ = write!(
@@ -171,14 +175,12 @@ fn machine() -> String {
     let model = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = model.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or_default();
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let congestion = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control").unwrap_or_default();
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let load = load.split_whitespace().next().unwrap_or("?").to_owned();
     format!(
-        "{cpus} cores of {}, Linux {}, {} by default, load {load} at the start",
+        "{cpus} cores of {}, Linux {}, load {load} at the start",
         model.trim_start_matches([' ', '\t', ':']),
         kernel.trim(),
-        congestion.trim()
     )
 }
 
