@@ -11,11 +11,12 @@ test:
 	tests/prepare
 	tests/run
 
-# Side-by-side measurements, printed as ratios and medians. QUICK=1 for a short run.
+# Side-by-side measurements as ratios and medians, into docs/benchmarks.md. QUICK=1 for a short run that is only printed;
+# ONLY="get-1 wan" for some of them (ONLY=wan: the published measurements over links with delay).
 bench:
 	tests/prepare bench
 	cargo build --release --package penstock-site
-	cargo run --release --package penstock-tests --bin bench -- $(if $(QUICK),--quick)
+	cargo run --release --package penstock-tests --bin bench -- $(ONLY) $(if $(QUICK),--quick,--markdown docs/benchmarks.md)
 
 lint:
 	cargo fmt --all --check

@@ -13,9 +13,10 @@
 //! | [`memory`] | memory of a mover at work and of a gateway with idle sessions |
 //! | [`start`] | from `penstock serve` to ready |
 //! | [`tape`] | to the virtual library and back |
+//! | [`wan`] | published measurements over links with delay, which the lab repeats |
 //!
 //! Never asserts a time: a figure below its target is shown as such, and the exit status is that of the programs
-//! alone. Only loopback is used, in a network of its own where that is possible ([`machine`]). Every process and
+//! alone. Only loopback and the lab's own links are used, in a network of its own where that is possible ([`machine`]). Every process and
 //! folder belongs to a value whose drop ends or removes it.
 
 pub mod catalogue;
@@ -34,6 +35,7 @@ pub mod statistics;
 pub mod streams;
 pub mod tape;
 pub mod tls;
+pub mod wan;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

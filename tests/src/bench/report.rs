@@ -12,11 +12,10 @@ use serde::Serialize;
 
 use super::machine::Machine;
 use super::statistics::{Summary, paired_ratio, summarise};
-use super::{Benchmark, Side};
+use super::{Benchmark, Side, wan};
 
-/// Between these lines of a page, `--markdown` replaces what is there.
-const BEGIN: &str = "<!-- figures: begin -->";
-const END: &str = "<!-- figures: end -->";
+/// The place of a page that `--markdown` fills with what was measured on loopback. Papers have places of their own.
+const FIGURES: &str = "figures";
 
 /// A whole run.
 #[derive(Debug, Serialize)]
@@ -29,6 +28,8 @@ pub struct Report {
     pub rounds: usize,
     /// One for each benchmark, in order.
     pub outcomes: Vec<Outcome>,
+    /// One for each paper, in order.
+    pub papers: Vec<wan::Outcome>,
 }
 
 /// What came of one benchmark.
@@ -185,7 +186,8 @@ impl Report {
     /// Whether every benchmark could be measured.
     #[must_use]
     pub fn is_whole(&self) -> bool {
-        self.outcomes.iter().all(|outcome| outcome.failure.is_none())
+        let papers = self.papers.iter().all(|outcome| outcome.failure.is_none());
+        papers && self.outcomes.iter().all(|outcome| outcome.failure.is_none())
     }
 
     /// Everything as a chapter of a page.
@@ -201,29 +203,38 @@ impl Report {
         text
     }
 
-    /// Writes the chapter: into its place if `path` is a page that has one, else as a page of its own.
+    /// Writes what was measured: each chapter into its place if `path` is a page that has one, else into a page of its
+    /// own, one behind the other. Chapters of what was not measured stay as they are.
     ///
     /// # Errors
     ///
     /// If the file cannot be read or written.
     pub fn write_markdown(&self, path: &Path) -> anyhow::Result<()> {
-        let page = match std::fs::read_to_string(path) {
+        let mut page = match std::fs::read_to_string(path) {
             Ok(page) => page,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
             Err(error) => return Err(error).with_context(|| format!("read {}", path.display())),
         };
-        let text = placed(&page, &self.markdown());
-        std::fs::write(path, text).with_context(|| format!("write {}", path.display()))
+        if !self.outcomes.is_empty() {
+            page = placed(&page, FIGURES, &self.markdown());
+        }
+        for paper in &self.papers {
+            page = placed(&page, paper.word, &paper.chapter());
+        }
+        std::fs::write(path, page).with_context(|| format!("write {}", path.display()))
     }
 }
 
-/// The page with the chapter between its marks; the chapter alone if it has none.
-fn placed(page: &str, chapter: &str) -> String {
-    let marks = page.split_once(BEGIN).and_then(|(before, rest)| Some((before, rest.split_once(END)?.1)));
-    match marks {
-        Some((before, after)) => format!("{before}{BEGIN}\n\n{}\n\n{END}{after}", chapter.trim_end()),
-        None => chapter.to_owned(),
-    }
+/// The page with the chapter between the marks of its place; a page that has none gets them at its end.
+fn placed(page: &str, place: &str, chapter: &str) -> String {
+    let (begin, end) = (format!("<!-- {place}: begin -->"), format!("<!-- {place}: end -->"));
+    let marks = page.split_once(&begin).and_then(|(before, rest)| Some((before, rest.split_once(&end)?.1)));
+    let (before, after) = match marks {
+        Some((before, after)) => (before.to_owned(), after),
+        None if page.trim().is_empty() => (String::new(), "\n"),
+        None => (format!("{}\n\n", page.trim_end()), "\n"),
+    };
+    format!("{before}{begin}\n\n{}\n\n{end}{after}", chapter.trim())
 }
 
 #[cfg(test)]
@@ -266,10 +277,14 @@ mod tests {
 
     #[test]
     fn figures_go_between_the_marks_of_a_page_and_leave_the_rest() {
-        let page = format!("# Title\n\n{BEGIN}\nold\n{END}\n\n## After\n");
-        let once = placed(&page, "new\n");
-        assert_eq!(once, format!("# Title\n\n{BEGIN}\n\nnew\n\n{END}\n\n## After\n"));
-        assert_eq!(placed(&once, "new\n"), once);
-        assert_eq!(placed("no marks", "new\n"), "new\n");
+        let page = "# Title\n\n<!-- a: begin -->\nold\n<!-- a: end -->\n\n## After\n";
+        let once = placed(page, "a", "new\n");
+        assert_eq!(once, "# Title\n\n<!-- a: begin -->\n\nnew\n\n<!-- a: end -->\n\n## After\n");
+        assert_eq!(placed(&once, "a", "new\n"), once);
+        let alone = placed("", "a", "new\n");
+        assert_eq!(alone, "<!-- a: begin -->\n\nnew\n\n<!-- a: end -->\n");
+        let both = placed(&alone, "b", "more");
+        assert_eq!(both, format!("{alone}\n<!-- b: begin -->\n\nmore\n\n<!-- b: end -->\n"));
+        assert_eq!(placed(&both, "b", "more"), both);
     }
 }

@@ -9,14 +9,16 @@ use clap::Parser;
 use tests::bench::machine::{Machine, isolate, raise_open_files};
 use tests::bench::report::Report;
 use tests::bench::runner::{self, Plan};
+use tests::bench::wan::{self, Paper};
 use tests::bench::{Benchmark, all};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Measures Penstock beside other programs, in one run, on loopback. Figures below a target are shown, never an error.
+/// Measures Penstock beside other programs, in one run, on loopback and over links with delay. Figures below a target are
+/// shown, never an error.
 #[derive(Debug, Parser)]
 #[command(name = "bench")]
 struct Options {
-    /// Only these; all if none is named.
+    /// Only these; all if none is named. `wan` is all papers.
     #[arg(value_name = "NAME")]
     names: Vec<String>,
     /// Smaller sizes and medians of three: minutes instead of an hour.
@@ -34,7 +36,8 @@ struct Options {
     /// TCP congestion control (as root); cubic or reno if left out, since BBR halves what loopback carries.
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
-    /// Also write Markdown: into the marked place of a page such as docs/benchmarks.md, or a page of its own.
+    /// Also write Markdown: into the marked places of a page such as docs/benchmarks.md, or a page of its own; plots go into
+    /// the folder `figures` beside it.
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
     /// Print JSON instead of tables.
@@ -55,11 +58,12 @@ fn main() -> ExitCode {
 
 /// Whether everything could be measured.
 fn run(options: Options) -> anyhow::Result<bool> {
-    let benchmarks = chosen(&options.names)?;
+    let (benchmarks, papers) = chosen(&options)?;
     let mut out = std::io::stdout();
     if options.list {
-        for benchmark in benchmarks {
-            writeln!(out, "{:20} {}", benchmark.name, benchmark.asks)?;
+        let asked = benchmarks.iter().map(|benchmark| (benchmark.name, benchmark.asks));
+        for (name, asks) in asked.chain(papers.iter().map(|paper| (paper.name, paper.asks))) {
+            writeln!(out, "{name:20} {asks}")?;
         }
         return Ok(true);
     }
@@ -74,7 +78,7 @@ fn run(options: Options) -> anyhow::Result<bool> {
     let whole = runtime.block_on(async {
         let mut term = signal(SignalKind::terminate())?;
         tokio::select! {
-            whole = measure(&options, &benchmarks, network) => whole,
+            whole = measure(&options, &benchmarks, &papers, network) => whole,
             _ = tokio::signal::ctrl_c() => bail!("interrupted"),
             _ = term.recv() => bail!("terminated"),
         }
@@ -84,23 +88,31 @@ fn run(options: Options) -> anyhow::Result<bool> {
     whole
 }
 
-fn chosen(names: &[String]) -> anyhow::Result<Vec<Benchmark>> {
-    let all = all();
-    if let Some(name) = names.iter().find(|name| all.iter().all(|benchmark| benchmark.name != **name)) {
-        let known: Vec<_> = all.iter().map(|benchmark| benchmark.name).collect();
-        bail!("there is no benchmark {name}; there are: {}", known.join(", "));
+fn chosen(options: &Options) -> anyhow::Result<(Vec<Benchmark>, Vec<Paper>)> {
+    let (all, names) = (all(), &options.names);
+    let known: Vec<_> = all.iter().map(|benchmark| benchmark.name).chain(wan::ALL.map(|paper| paper.name)).collect();
+    if let Some(name) = names.iter().find(|name| *name != wan::GROUP && !known.contains(&name.as_str())) {
+        bail!("there is no benchmark {name}; there are: {}, {}", known.join(", "), wan::GROUP);
     }
-    let wanted = |benchmark: &Benchmark| names.is_empty() || names.iter().any(|name| name == benchmark.name);
-    Ok(all.into_iter().filter(wanted).collect())
+    let named = |name: &str| names.iter().any(|wanted| wanted == name);
+    let benchmarks = all.into_iter().filter(|benchmark| names.is_empty() || named(benchmark.name)).collect();
+    let usual = |paper: &Paper| names.is_empty() && (paper.in_quick || !options.quick || options.list);
+    let wanted = |paper: &Paper| usual(paper) || named(paper.name) || named(wan::GROUP);
+    Ok((benchmarks, wan::ALL.into_iter().filter(wanted).collect()))
 }
 
-async fn measure(options: &Options, benchmarks: &[Benchmark], network: String) -> anyhow::Result<bool> {
+async fn measure(
+    options: &Options,
+    benchmarks: &[Benchmark],
+    papers: &[Paper],
+    network: String,
+) -> anyhow::Result<bool> {
     let folder = options.folder.clone().unwrap_or_else(std::env::temp_dir);
     let penstock = std::env::current_exe().context("find this program")?.with_file_name("penstock");
     let rounds = options.rounds.map_or(if options.quick { 3 } else { 5 }, usize::from);
     let plan = Plan { quick: options.quick, rounds, folder: &folder, penstock: &penstock };
     let machine = Machine::look(&folder, network);
-    let mut report = Report { machine, quick: options.quick, rounds, outcomes: Vec::new() };
+    let mut report = Report { machine, quick: options.quick, rounds, outcomes: Vec::new(), papers: Vec::new() };
     let mut out = std::io::stdout();
     if !options.json {
         for line in report.machine.lines() {
@@ -115,6 +127,18 @@ async fn measure(options: &Options, benchmarks: &[Benchmark], network: String) -
         }
         report.outcomes.push(outcome);
         // Hours of figures are not lost with the last one.
+        if let Some(path) = &options.markdown {
+            report.write_markdown(path)?;
+        }
+    }
+    let scratch = tempfile::tempdir_in(&folder).context("make a folder")?;
+    let figures = wan::figures_folder(options.markdown.as_deref(), scratch.path());
+    for paper in papers {
+        let outcome = wan::run(*paper, plan, &figures).await;
+        if !options.json {
+            writeln!(out, "{}", outcome.text())?;
+        }
+        report.papers.push(outcome);
         if let Some(path) = &options.markdown {
             report.write_markdown(path)?;
         }
