@@ -94,11 +94,43 @@ fn a_file_goes_to_tape_and_comes_back_over_the_atlantic() {
     let fetch = Fetch { remote, local: back.clone() };
     let moved = on_host(&lab, "client", async move {
         let mut session = Client::open(options).await?;
-        let how = How { streams: client::network::AUTO, ..How::default() };
-        Ok(session.get(&fetch, &how, &Meter::new(), &CancellationToken::new()).await?)
+        let (streams, how) = (session.automatic_streams(), How { streams: client::network::AUTO, ..How::default() });
+        let meter = Meter::new();
+        let moved = session.get(&fetch, &how, &meter, &CancellationToken::new()).await?;
+        Ok((moved, streams, meter.take_connections()))
     });
-    assert!(moved.expect("fetched").verified.is_some());
+    let (moved, streams, connections) = moved.expect("fetched");
+    assert!(moved.verified.is_some());
     assert!(fs::read(back).expect("it is there") == data, "it came back as it went");
+
+    // What `auto` took is what this path needs at 1 Gb/s, and both ends say what the connections were like.
+    let window = daemon::tcp::largest_window_bytes().expect("the kernel says");
+    let needed = |ms| client::network::streams_for(Duration::from_millis(ms), 125e6, window);
+    assert!(streams > 1 && (needed(80)..=needed(90)).contains(&streams), "{streams} streams");
+    assert_eq!(connections.len(), usize::from(streams));
+    let figure = |name: &str| -> f64 {
+        let metrics = page(&lab, site.mover_metrics(&lab, "mover1"));
+        let line = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.map_or(0.0, |figure| figure.parse().expect("a number"))
+    };
+    // A connection is counted when it ends, which is when the mover has heard that the session has.
+    let count = || figure("penstock_mover_connection_rtt_seconds_count");
+    eventually("the mover counts them too", || count() >= f64::from(streams));
+    let mean = figure("penstock_mover_connection_rtt_seconds_sum") / count();
+    assert!((0.08..0.1).contains(&mean), "{mean} s");
+    assert!(figure("penstock_mover_connection_segments_total") > 1000.0);
+}
+
+/// What a part of the site tells whoever asks for its metrics.
+fn page(lab: &Lab, address: std::net::SocketAddr) -> String {
+    use std::io::{Read as _, Write as _};
+    let ask = move || {
+        let mut stream = std::net::TcpStream::connect(address)?;
+        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n")?;
+        let mut page = String::new();
+        stream.read_to_string(&mut page).map(|_| page)
+    };
+    lab.host("gateway").spawn(ask).expect("a thread").join().expect("no panic").expect("an answer")
 }
 
 #[test]

@@ -75,14 +75,14 @@ pub enum Name {
 impl Name {
     const ALL: [Self; 4] = [Self::Hpss2003, Self::Gridtorrent, Self::Osg2009, Self::Gfarm2006];
 
-    /// How long it takes on an idle machine of two cores, measured once.
+    /// About how long it takes on an idle machine of two cores.
     #[must_use]
     pub const fn takes(self, quick: bool) -> Duration {
         let (whole, short) = match self {
-            Self::Hpss2003 => (20 * 60, 35),
-            Self::Gridtorrent => (10 * 60, 25),
+            Self::Hpss2003 => (18 * 60, 30),
+            Self::Gridtorrent => (10 * 60, 20),
             Self::Osg2009 => (2 * 60, 5),
-            Self::Gfarm2006 => (3 * 60, 8),
+            Self::Gfarm2006 => (4 * 60, 8),
         };
         Duration::from_secs(if quick { short } else { whole })
     }
