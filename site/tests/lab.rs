@@ -501,9 +501,8 @@ fn labs_with_the_same_addresses_run_side_by_side() {
     assert_eq!(labs.done(&["list"]), "");
 }
 
-/// As somebody without rights: it works where the machine allows it, and otherwise says what it takes.
-#[test]
-fn without_root_it_works_in_a_user_namespace_or_says_what_it_takes() {
+/// A folder of labs and a copy of the program that somebody without rights may use, and the command that does.
+fn without_rights() -> (Labs, impl Fn(&[&str]) -> Command) {
     use std::os::unix::fs::PermissionsExt as _;
     let labs = Labs::new();
     fs::set_permissions(labs.folder.path(), fs::Permissions::from_mode(0o777)).expect("allowed");
@@ -512,11 +511,20 @@ fn without_root_it_works_in_a_user_namespace_or_says_what_it_takes() {
     fs::copy(PROGRAM, &program).expect("copied");
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("allowed");
     let own = labs.folder.path().join("labs");
-    let run = |words: &[&str]| {
+    let command = move |words: &[&str]| {
         let mut command = Command::new("setpriv");
         command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(&program).arg("lab").args(words);
-        command.env("PENSTOCK_LABS", &own).current_dir("/").stdin(Stdio::null()).output().expect("setpriv runs")
+        command.env("PENSTOCK_LABS", &own).current_dir("/").stdin(Stdio::null());
+        command
     };
+    (labs, command)
+}
+
+/// As somebody without rights, on this machine as it is: it works where that is allowed, and otherwise says what it takes.
+#[test]
+fn without_root_it_works_in_a_user_namespace_or_says_what_it_takes() {
+    let (labs, command) = without_rights();
+    let run = |words: &[&str]| command(words).output().expect("setpriv runs");
     let output = run(&["up", "mine", "--movers", "1"]);
     if output.status.success() {
         let shown = run(&["run", "mine", "client", "--", "ip", "-br", "address"]);
@@ -525,7 +533,35 @@ fn without_root_it_works_in_a_user_namespace_or_says_what_it_takes() {
     } else {
         let said = text(&output);
         assert!(said.contains("links cannot be emulated here"), "{said}");
-        let left: Vec<_> = fs::read_dir(&own).expect("its folder").collect();
-        assert!(left.is_empty(), "{left:?}");
+        assert_eq!(entries(&labs.folder.path().join("labs")), Vec::<PathBuf>::new());
     }
+}
+
+/// As somebody without rights, where everybody may open `/dev/net/tun`, as usual distributions have it: in a mount
+/// namespace where that is so.
+#[test]
+fn without_root_a_link_is_as_long_as_with_it_where_everybody_may_open_the_device() {
+    let (labs, command) = without_rights();
+    let device = labs.folder.path().join("device");
+    fs::create_dir(&device).expect("a folder");
+    let script = r#"mount -t tmpfs none "$1" && mknod "$1/tun" c 10 200 && chmod 666 "$1/tun" &&
+        mount --bind "$1/tun" /dev/net/tun && shift && exec "$@""#;
+    let up = command(&["up", "mine", "--movers", "1", "--rtt", "300ms"]);
+    let mut apart = Command::new("unshare");
+    apart.args(["--mount", "sh", "-c", script, "sh"]).arg(&device).arg(up.get_program()).args(up.get_args());
+    apart.envs(up.get_envs().filter_map(|(name, value)| Some((name, value?)))).current_dir("/").stdin(Stdio::null());
+    let output = apart.output().expect("unshare runs");
+    if text(&output).contains("user namespaces, which this machine does not allow") {
+        return;
+    }
+    assert!(output.status.success(), "{}", text(&output));
+    let run = |words: &[&str]| command(words).output().expect("setpriv runs");
+    // Nobody listens there: the other host says so, one round trip later.
+    let began = Instant::now();
+    let refused = run(&["run", "mine", "client", "--", "bash", "-c", "exec 3<>/dev/tcp/10.77.0.3/9"]);
+    let took = began.elapsed();
+    assert!(text(&refused).contains("refused"), "{}", text(&refused));
+    assert!(took >= Duration::from_millis(300), "{took:?}");
+    assert!(run(&["down", "mine"]).status.success());
+    eventually("its file is gone", || entries(&labs.folder.path().join("labs")).is_empty());
 }
