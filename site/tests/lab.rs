@@ -201,6 +201,57 @@ fn a_mover_cut_off_in_the_middle_of_a_push_is_an_error_and_what_came_is_kept() {
 }
 
 #[test]
+fn a_file_with_replicas_comes_from_all_movers_and_from_the_one_that_is_left() {
+    let folder = tempdir().expect("a folder");
+    let lab = lab(Link::new(Duration::from_millis(1), 400_000_000), Medium::Switched, 2);
+    let mut site = LabSite::start(&lab, &SiteSpec { stripe: 1, ..spec(&folder, 2) }).expect("a site");
+    let (local, back) = (folder.path().join("here"), folder.path().join("back"));
+    let data = content(12_000_000);
+    fs::write(&local, &data).expect("written");
+    let remote = FtpPath::new(format!("{}/file", site.home())).expect("a path");
+    let options = shared_options(&site, |_| ()).expect("options");
+    let push = Push { local, remote: remote.clone() };
+    on_host(&lab, "client", {
+        let options = options.clone();
+        async move {
+            let mut session = Client::open(options).await?;
+            Ok(session.put(&push, &How::default(), &Meter::new(), &CancellationToken::new()).await?)
+        }
+    })
+    .expect("stored");
+    let admin = |site: &LabSite, words: &[&str]| site.admin(&lab, Path::new(PROGRAM), words).expect("done");
+    let said = admin(&site, &["replicate", "--copies", "2", remote.as_str()]);
+    assert!(said.contains("has 2 copies on disk, 1 of them new"), "{said}");
+    let shown = admin(&site, &["--json", "file", remote.as_str()]);
+    assert!(shown.contains("mover1.disk") && shown.contains("mover2.disk"), "{shown}");
+
+    // By how many connections it came, and that it came as it was.
+    let fetch = || {
+        let (fetch, options) = (Fetch { remote: remote.clone(), local: back.clone() }, options.clone());
+        let connections = on_host(&lab, "client", async move {
+            let mut session = Client::open(options).await?;
+            let meter = Meter::new();
+            let how = How { streams: 1, ..How::default() };
+            session.get(&fetch, &how, &meter, &CancellationToken::new()).await?;
+            Ok(meter.take_connections().len())
+        });
+        let connections = connections.expect("fetched");
+        assert!(fs::read(&back).expect("it is there") == data);
+        fs::remove_file(&back).expect("removed");
+        connections
+    };
+    assert_eq!(fetch(), 2, "one stream from each mover");
+    let first = if shown.find("mover1.disk") < shown.find("mover2.disk") { "mover1" } else { "mover2" };
+    site.kill(first);
+    assert_eq!(fetch(), 1, "what cannot be reached is left out");
+    let said = admin(&site, &["replicate", "--copies", "1", remote.as_str()]);
+    assert!(said.contains("1 were dropped"), "{said}");
+    let shown = admin(&site, &["--json", "file", remote.as_str()]);
+    assert!(!shown.contains(&format!("{first}.disk")), "the copy that is left is the file's: {shown}");
+    assert_eq!(fetch(), 1);
+}
+
+#[test]
 fn the_double_hop_halves_on_a_shared_medium_and_a_handshake_costs_round_trips() {
     let rate = 100_000_000;
     let size = 5_000_000;
