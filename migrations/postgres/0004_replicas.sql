@@ -1,4 +1,4 @@
--- Replicas, PostgreSQL. The same as in ../sqlite/0007_replicas.sql.
+-- Replicas, PostgreSQL. The same as in ../sqlite/0004_replicas.sql.
 
 -- Copies from number 64 on are replicas: further copies on disk, on other movers than the first. They are looked for by
 -- the volume that needs room.
