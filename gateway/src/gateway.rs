@@ -16,6 +16,7 @@ use daemon::{
     tls::{self, CredentialError, HotCredential, Reload, Trust, TrustSource},
     trust::{TrustLoadError, TrustOptions},
 };
+use futures::future::BoxFuture;
 use tracing::info;
 use wire::id::VolumeLabel;
 
@@ -128,7 +129,16 @@ impl Gateway {
     /// # Errors
     ///
     /// [`StartError`]; what was started by then ends with `shutdown`.
-    pub async fn start(config: &Config, catalog: Catalog, shutdown: &Shutdown) -> Result<Self, StartError> {
+    pub fn start<'a>(
+        config: &'a Config,
+        catalog: Catalog,
+        shutdown: &'a Shutdown,
+    ) -> BoxFuture<'a, Result<Self, StartError>> {
+        // Boxed, so that all that a gateway does is compiled in this crate, and not again in each that starts one.
+        Box::pin(Self::open(config, catalog, shutdown))
+    }
+
+    async fn open(config: &Config, catalog: Catalog, shutdown: &Shutdown) -> Result<Self, StartError> {
         let credential = HotCredential::from_files(&config.tls.certificate, &config.tls.key)?;
         let door = match (&config.tls.door_certificate, &config.tls.door_key) {
             (None, None) => credential.clone(),

@@ -38,6 +38,7 @@ use daemon::{
     config::ByteSize,
     tls::{HotCredential, Trust},
 };
+use futures::future::BoxFuture;
 use tokio::{net::TcpListener, sync::Notify};
 use tracing::info;
 use wire::id::MoverId;
@@ -107,7 +108,17 @@ impl Mover {
     /// # Errors
     ///
     /// [`StartError`] if the control port or a library cannot be had.
-    pub async fn start(
+    pub fn start<'a>(
+        config: MoverConfig,
+        tls: MoverTls,
+        libraries: &'a Libraries,
+        shutdown: &'a Shutdown,
+    ) -> BoxFuture<'a, Result<Self, StartError>> {
+        // Boxed, so that all that a mover does is compiled in this crate, and not again in each that starts one.
+        Box::pin(Self::open(config, tls, libraries, shutdown))
+    }
+
+    async fn open(
         config: MoverConfig,
         tls: MoverTls,
         libraries: &Libraries,

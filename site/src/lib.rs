@@ -15,6 +15,7 @@ pub mod folder;
 pub mod lab;
 pub mod metrics;
 pub mod process;
+pub mod program;
 pub mod serve;
 pub mod setup;
 
