@@ -123,6 +123,7 @@ fn announce(folder: &SiteFolder, site: &RunningSite) {
     crate::say(&format!(
         "Penstock serves {data}
   FTP       {ftp} (TLS, client certificate)
+  S3        {s3}
   WebDAV    {webdav}
   admin     {admin}
   metrics   {metrics}
@@ -130,6 +131,10 @@ fn announce(folder: &SiteFolder, site: &RunningSite) {
   log in    pftp --ca {ca} --cert {credential} {host}:{port}
   operate   penstock admin --data {data} status
   stop      Ctrl-C; what moves is finished first",
+        s3 = site.gateway.doors.s3.first().map_or_else(
+            || "off".to_owned(),
+            |address| format!("{address} (TLS, access key: penstock admin --data {data} key create {})", site.user)
+        ),
         webdav = site
             .doors
             .webdav

@@ -443,7 +443,7 @@ impl Owner {
                 }));
             }
             Action::Note { drive, message } => {
-                info!(%drive, message, "drive");
+                info!(%drive, "{message}");
                 let shown = self.mounts.drives().into_iter().find(|shown| shown.drive == drive);
                 if let Some(shown::Drive { state, activity, volume, .. }) = shown {
                     self.tell(Told::Drive { drive, state, activity, volume, message });
