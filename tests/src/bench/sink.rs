@@ -128,7 +128,8 @@ impl Sink {
         Ok(sink)
     }
 
-    /// Waits until everything has come.
+    /// Waits until everything has come. Of a stream the end is read as well, behind the caller's back: who closes after
+    /// the last byte resets a sender that is about to say the end, and the sender cannot know that all had come.
     ///
     /// # Errors
     ///
@@ -136,6 +137,9 @@ impl Sink {
     pub async fn arrival(mut self) -> anyhow::Result<Arrival> {
         let waiting = tokio::time::timeout(Duration::from_secs(3600), &mut self.done).await;
         let arrival = waiting.context("nothing came for an hour")?.context("the receiving threads are gone")?;
+        if arrival.is_ok() && self.shared.manner.framing == Framing::Stream {
+            self.shared.sockets.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        }
         arrival.with_context(|| {
             let (got, wanted) = (self.shared.bytes.load(Ordering::SeqCst), self.shared.wanted_bytes);
             format!("receive: {got} of {wanted} bytes came")
@@ -295,6 +299,18 @@ mod tests {
         }
         let arrival = sink.arrival().await.unwrap();
         assert!(arrival.first <= arrival.last);
+    }
+
+    #[tokio::test]
+    async fn the_sender_of_a_stream_can_say_its_end_after_the_last_byte() {
+        let (sink, address) = Sink::listen(Manner::clear(Framing::Stream), 5).unwrap();
+        let mut socket = TcpStream::connect(address).unwrap();
+        socket.write_all(b"hello").unwrap();
+        sink.arrival().await.unwrap();
+        // TLS has something to say yet.
+        socket.write_all(b"end").unwrap();
+        socket.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(socket.read(&mut [0; 8]).unwrap(), 0, "an orderly close, not a reset");
     }
 
     #[tokio::test]
