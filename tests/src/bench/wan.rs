@@ -37,8 +37,6 @@ pub struct Paper {
     pub word: &'static str,
     /// What it asks.
     pub asks: &'static str,
-    /// Whether a short run of everything has it.
-    pub in_quick: bool,
 }
 
 /// All of them, in the order in which they run.
@@ -47,26 +45,14 @@ pub const ALL: [Paper; 4] = [
         name: "wan-hpss-2003",
         word: "hpss-2003",
         asks: "What do delay, buffers, streams, handshakes and the double hop cost between Tsukuba and Tokyo?",
-        in_quick: true,
     },
     Paper {
         name: "wan-gridtorrent",
         word: "gridtorrent",
         asks: "What do parallel streams and several sources give, from Indiana to Florida?",
-        in_quick: false,
     },
-    Paper {
-        name: "wan-osg-2009",
-        word: "osg-2009",
-        asks: "What does encryption cost, by clients and client hosts?",
-        in_quick: false,
-    },
-    Paper {
-        name: "wan-gfarm-2006",
-        word: "gfarm-2006",
-        asks: "What do many file servers give over one?",
-        in_quick: false,
-    },
+    Paper { name: "wan-osg-2009", word: "osg-2009", asks: "What does encryption cost, by clients and client hosts?" },
+    Paper { name: "wan-gfarm-2006", word: "gfarm-2006", asks: "What do many file servers give over one?" },
 ];
 
 /// What came of one paper.

@@ -58,7 +58,7 @@ fn main() -> ExitCode {
 
 /// Whether everything could be measured.
 fn run(options: Options) -> anyhow::Result<bool> {
-    let (benchmarks, papers) = chosen(&options)?;
+    let (benchmarks, papers) = chosen(&options.names)?;
     let mut out = std::io::stdout();
     if options.list {
         let asked = benchmarks.iter().map(|benchmark| (benchmark.name, benchmark.asks));
@@ -88,16 +88,15 @@ fn run(options: Options) -> anyhow::Result<bool> {
     whole
 }
 
-fn chosen(options: &Options) -> anyhow::Result<(Vec<Benchmark>, Vec<Paper>)> {
-    let (all, names) = (all(), &options.names);
+fn chosen(names: &[String]) -> anyhow::Result<(Vec<Benchmark>, Vec<Paper>)> {
+    let all = all();
     let known: Vec<_> = all.iter().map(|benchmark| benchmark.name).chain(wan::ALL.map(|paper| paper.name)).collect();
     if let Some(name) = names.iter().find(|name| *name != wan::GROUP && !known.contains(&name.as_str())) {
         bail!("there is no benchmark {name}; there are: {}, {}", known.join(", "), wan::GROUP);
     }
     let named = |name: &str| names.iter().any(|wanted| wanted == name);
     let benchmarks = all.into_iter().filter(|benchmark| names.is_empty() || named(benchmark.name)).collect();
-    let usual = |paper: &Paper| names.is_empty() && (paper.in_quick || !options.quick || options.list);
-    let wanted = |paper: &Paper| usual(paper) || named(paper.name) || named(wan::GROUP);
+    let wanted = |paper: &Paper| names.is_empty() || named(paper.name) || named(wan::GROUP);
     Ok((benchmarks, wan::ALL.into_iter().filter(wanted).collect()))
 }
 
