@@ -23,7 +23,7 @@ use wire::ftp::{Command, CommandOption, Reply, RestartPoint, TransferMode};
 use crate::{
     Client, ClientError, Fetch, How, Ready, Result,
     data::{DataStream, Opening},
-    get::{Watch, finish},
+    get::{Watch, finish, parallelism},
     receive::{Receiving, Source},
 };
 
@@ -85,13 +85,12 @@ impl Client<Ready> {
         receiving: &Arc<Receiving>,
         cancel: &CancellationToken,
     ) -> Result<()> {
-        self.set_mode(TransferMode::Extended).await?;
         let listeners = if how.passive {
+            self.set_mode(TransferMode::Extended).await?;
             self.delay_stripes().await?;
             Vec::new()
         } else {
-            self.set_streams(how.streams).await?;
-            self.listen(&how.listen).await?
+            self.invite(how).await?
         };
         receiving.expect((0..listeners.len()).map(Source::Here));
         let have = receiving.file.coverage();
@@ -198,6 +197,23 @@ impl Client<Ready> {
             self.abort().await?;
         }
         finish(&command, last, failure)
+    }
+
+    /// Listens, and says in one flight how and where: over a long path each command by itself would cost a round trip.
+    async fn invite(&mut self, how: &How) -> Result<Vec<TcpListener>> {
+        let (listeners, where_we_are) = self.listeners(&how.listen)?;
+        let mut flight = Vec::new();
+        if self.state.mode != TransferMode::Extended {
+            flight.push((Command::Mode(TransferMode::Extended), true));
+        }
+        if self.state.streams != how.streams {
+            // A server that does not know it opens as many as it likes.
+            flight.push((Command::Opts(parallelism(how.streams)), false));
+        }
+        flight.push((where_we_are, true));
+        self.control.together(&flight).await?;
+        (self.state.mode, self.state.streams) = (TransferMode::Extended, how.streams);
+        Ok(listeners)
     }
 
     /// Asks the server to name all movers that hold a file when it is asked for, over MODE E.

@@ -21,7 +21,7 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::TcpListener;
-use wire::ftp::{Command, CommandOption, EpsvArgument, Reply};
+use wire::ftp::{Command, CommandOption, EpsvArgument, Reply, TransferMode};
 
 use crate::{Client, ClientError, Ready, Result, network};
 
@@ -238,6 +238,13 @@ pub(crate) fn receive_all(stream: &mut DataStream, limit_bytes: usize, stall: Du
 impl Client<Ready> {
     /// Listens for the movers, and tells the server where: at these addresses, or at the one the server knows us by.
     pub(crate) async fn listen(&mut self, at: &[IpAddr]) -> Result<Vec<TcpListener>> {
+        let (listeners, command) = self.listeners(at)?;
+        self.demand(&command).await?;
+        Ok(listeners)
+    }
+
+    /// Listeners at these addresses, or at the one the server knows us by, and the command that tells of them.
+    pub(crate) fn listeners(&self, at: &[IpAddr]) -> Result<(Vec<TcpListener>, Command)> {
         let known = [self.control.local.ip()];
         let mut listeners = Vec::new();
         let mut addresses = Vec::new();
@@ -252,8 +259,7 @@ impl Client<Ready> {
             [address @ SocketAddr::V6(_)] => Command::Eprt(address),
             _ => Command::Spor(addresses),
         };
-        self.demand(&command).await?;
-        Ok(listeners)
+        Ok((listeners, command))
     }
 
     /// Asks the server to listen, and gives the address at once.
@@ -271,24 +277,34 @@ impl Client<Ready> {
         self.address_of(&reply)
     }
 
-    /// The addresses of all movers that take part in an upload; one if the server does not stripe.
-    pub(crate) async fn striped(&mut self) -> Result<Vec<SocketAddr>> {
-        let extended = self.control.peer.is_ipv6();
+    /// The addresses of all movers that take part in an upload of so many bytes over MODE E; one if the server does not
+    /// stripe, or if a stripe is not wanted. What need not be known before is said in the same flight.
+    pub(crate) async fn upload_addresses(&mut self, length_bytes: u64, stripe: bool) -> Result<Vec<SocketAddr>> {
         if self.state.delayed {
             self.set_delayed(false).await?;
         }
-        if self.state.stripes {
+        if stripe && self.state.stripes {
             self.demand(&Command::Opts(CommandOption::AllowDelayedStripes(false))).await?;
             self.state.stripes = false;
         }
-        let reply = self.ask(&Command::Spas { extended }).await?;
-        if reply.code() == 229 {
-            return Ok(reply.striped_addresses()?);
+        let mut flight = Vec::new();
+        if self.state.mode != TransferMode::Extended {
+            flight.push((Command::Mode(TransferMode::Extended), true));
         }
-        if matches!(reply.code(), 500 | 501 | 502 | 504) {
-            return Ok(vec![self.passive_now().await?]);
+        if length_bytes > 0 {
+            flight.push((Command::Allo(length_bytes), true));
         }
-        Err(ClientError::refused(&Command::Spas { extended }, reply))
+        let spas = Command::Spas { extended: self.control.peer.is_ipv6() };
+        if stripe {
+            flight.push((spas.clone(), false));
+        }
+        let told = self.control.together(&flight).await?.pop().filter(|_| stripe);
+        self.state.mode = TransferMode::Extended;
+        match told {
+            Some(reply) if reply.code() == 229 => Ok(reply.striped_addresses()?),
+            Some(reply) if !matches!(reply.code(), 500 | 501 | 502 | 504) => Err(ClientError::refused(&spas, reply)),
+            _ => Ok(vec![self.passive_now().await?]),
+        }
     }
 
     /// Reads the address in a reply to PASV or EPSV, or in a 127 or 129.

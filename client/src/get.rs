@@ -113,9 +113,7 @@ impl Client<Ready> {
     /// Asks for this many connections from each mover.
     pub(crate) async fn set_streams(&mut self, streams: u16) -> Result<()> {
         if self.state.streams != streams {
-            let options =
-                RetrieveOptions { parallelism: Some(Parallelism::fixed(streams)), ..RetrieveOptions::default() };
-            self.option(CommandOption::Retrieve(options)).await?;
+            self.option(parallelism(streams)).await?;
             self.state.streams = streams;
         }
         Ok(())
@@ -140,6 +138,12 @@ impl Client<Ready> {
         }
         Ok(())
     }
+}
+
+/// So many connections from each mover.
+pub(crate) fn parallelism(streams: u16) -> CommandOption {
+    let options = RetrieveOptions { parallelism: Some(Parallelism::fixed(streams)), ..RetrieveOptions::default() };
+    CommandOption::Retrieve(options)
 }
 
 /// What came of a transfer: the server's word first, if it says no, since it knows why the data broke.

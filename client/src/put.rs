@@ -118,16 +118,8 @@ impl Client<Ready> {
         have: &Coverage,
         cancel: &CancellationToken,
     ) -> Result<()> {
-        self.set_mode(TransferMode::Extended).await?;
         // A file of one block is not worth a stripe.
-        let addresses = if whole.length() > how.block_bytes as u64 {
-            self.striped().await?
-        } else {
-            vec![self.passive_now().await?]
-        };
-        if whole.length() > 0 {
-            self.demand(&Command::Allo(whole.length())).await?;
-        }
+        let addresses = self.upload_addresses(whole.length(), whole.length() > how.block_bytes as u64).await?;
         if have.bytes() > 0 {
             self.restart(RestartPoint::Ranges(have.clone())).await?;
         }

@@ -220,18 +220,7 @@ impl Client<Ready> {
         }
         let client = format!("scheme=ftp;appname=\"pftp\";appver=\"{}\";", env!("CARGO_PKG_VERSION"));
         commands.push((Command::Site(SiteCommand::ClientInfo(Text::new(client)?)), false));
-        for (command, _) in &commands {
-            self.control.queue(command);
-        }
-        self.control.flush().await?;
-        let mut refused = None;
-        for (command, needed) in commands {
-            let reply = self.control.last_reply(command.verb(), self.control.limits.reply).await?;
-            if needed && !reply.is_success() {
-                refused.get_or_insert(ClientError::refused(&command, reply));
-            }
-        }
-        refused.map_or(Ok(()), Err)
+        self.control.together(&commands).await.map(drop)
     }
 
     /// What the server said when it let us in.
