@@ -211,8 +211,8 @@ impl Client<Ready> {
             flight.push((Command::Opts(parallelism(how.streams)), false));
         }
         flight.push((where_we_are, true));
-        self.control.together(&flight).await?;
-        (self.state.mode, self.state.streams) = (TransferMode::Extended, how.streams);
+        self.together(&flight).await?;
+        self.state.streams = how.streams;
         Ok(listeners)
     }
 

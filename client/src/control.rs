@@ -233,26 +233,17 @@ impl Control {
         if reply.is_success() { Ok(reply) } else { Err(ClientError::refused(command, reply)) }
     }
 
-    /// Sends commands in one flight, none of which decides about the next, and waits for all of their last replies. `true`
-    /// stands with a command that must succeed.
-    ///
-    /// # Errors
-    ///
-    /// The first refusal of a command that must succeed, when all replies have come: the session goes on in step.
+    /// Sends commands in one flight, none of which decides about the next, and waits for all of their last replies.
     pub(crate) async fn together(&mut self, commands: &[(Command, bool)]) -> Result<Vec<Reply>> {
         for (command, _) in commands {
             self.queue(command);
         }
         self.flush().await?;
-        let (mut replies, mut refused) = (Vec::with_capacity(commands.len()), None);
-        for (command, needed) in commands {
-            let reply = self.last_reply(command.verb(), self.limits.reply).await?;
-            if *needed && !reply.is_success() {
-                refused.get_or_insert(ClientError::refused(command, reply.clone()));
-            }
-            replies.push(reply);
+        let mut replies = Vec::with_capacity(commands.len());
+        for (command, _) in commands {
+            replies.push(self.last_reply(command.verb(), self.limits.reply).await?);
         }
-        refused.map_or(Ok(replies), Err)
+        Ok(replies)
     }
 
     fn silent(&self, awaited: &str, limit: Duration) -> ClientError {

@@ -298,8 +298,7 @@ impl Client<Ready> {
         if stripe {
             flight.push((spas.clone(), false));
         }
-        let told = self.control.together(&flight).await?.pop().filter(|_| stripe);
-        self.state.mode = TransferMode::Extended;
+        let told = self.together(&flight).await?.pop().filter(|_| stripe);
         match told {
             Some(reply) if reply.code() == 229 => Ok(reply.striped_addresses()?),
             Some(reply) if !matches!(reply.code(), 500 | 501 | 502 | 504) => Err(ClientError::refused(&spas, reply)),

@@ -220,7 +220,7 @@ impl Client<Ready> {
         }
         let client = format!("scheme=ftp;appname=\"pftp\";appver=\"{}\";", env!("CARGO_PKG_VERSION"));
         commands.push((Command::Site(SiteCommand::ClientInfo(Text::new(client)?)), false));
-        self.control.together(&commands).await.map(drop)
+        self.together(&commands).await.map(drop)
     }
 
     /// What the server said when it let us in.
@@ -306,6 +306,27 @@ impl Client<Ready> {
     /// [`ClientError::Refused`] with the answer.
     pub async fn demand(&mut self, command: &Command) -> Result<Reply> {
         self.control.demand(command).await
+    }
+
+    /// Sends commands in one flight, none of which decides about the next. `true` stands with a command that must succeed.
+    ///
+    /// # Errors
+    ///
+    /// The first refusal of a command that must succeed, when all replies have come: the session goes on in step, and
+    /// knows the mode that the server is in.
+    pub(crate) async fn together(&mut self, commands: &[(Command, bool)]) -> Result<Vec<Reply>> {
+        let replies = self.control.together(commands).await?;
+        let mut refused = None;
+        for ((command, needed), reply) in commands.iter().zip(&replies) {
+            match command {
+                Command::Mode(mode) if reply.is_success() => self.state.mode = *mode,
+                _ if *needed && !reply.is_success() => {
+                    refused.get_or_insert_with(|| ClientError::refused(command, reply.clone()));
+                }
+                _ => {}
+            }
+        }
+        refused.map_or(Ok(replies), Err)
     }
 
     /// Sets the transfer mode, if it is another one.

@@ -250,6 +250,21 @@ async fn an_upload_is_striped_over_the_movers_and_compared() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_session_whose_upload_was_refused_in_the_same_flight_knows_its_mode() {
+    let server = Server::start().with_file("/a", b"1");
+    server.faults(|faults| (faults.full, faults.plain) = (true, true));
+    let folder = tempfile::tempdir().unwrap();
+    let local = folder.path().join("f");
+    std::fs::write(&local, content(300_000)).unwrap();
+    let push = Push { local, remote: path("/f") };
+    let mut session = open(&server).await;
+    let error = session.put(&push, &how(), &Meter::new(), &CancellationToken::new()).await.unwrap_err();
+    assert!(error.to_string().contains("552"), "{error}");
+    assert_eq!(session.list(&path("/")).await.unwrap().entries.len(), 1);
+    assert_eq!(server.asked("MODE"), 2, "extended blocks for the upload, a stream for the listing");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_cut_upload_goes_on_with_what_the_server_does_not_hold() {
     let server = Server::start();
     server.faults(|faults| faults.cut_upload_after = Some(200_000));

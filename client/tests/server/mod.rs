@@ -48,6 +48,8 @@ pub(crate) struct Faults {
     pub(crate) no_sums_listed: bool,
     /// The addresses of all stripes can be told after RETR.
     pub(crate) stripes: bool,
+    /// There is no room for whatever is announced.
+    pub(crate) full: bool,
     /// STOR of these is refused.
     pub(crate) refuse: BTreeSet<String>,
 }
@@ -198,6 +200,7 @@ impl Session {
         match command {
             Command::User(_) => self.say(Reply::new(232, "welcome")),
             Command::Feat => self.features(plain),
+            Command::Allo(_) if self.store.lock().unwrap().faults.full => self.say(Reply::new(552, "no space")),
             Command::Mode(mode) => {
                 self.mode = mode;
                 self.ok();
