@@ -1,7 +1,6 @@
-//! Bytes between a client and movers, through the door: for clients that are not sent to a mover.
+//! What a client sends, and what becomes of it; what a client reads.
 //!
-//! Owns nothing. Talks to [`crate::transfer`]. Holds no more of a body than a buffer, and counts what goes through as
-//! relayed.
+//! Owns nothing. Talks to [`crate::relay`], through which the bytes go.
 //!
 //! Invariant: an object is published only after the last byte was compared with every sum that its writer announced.
 
@@ -10,19 +9,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use bytes::Bytes;
 use catalog::{CatalogError, FileInfo, NewFile, NewObject, NewPart, Object, Published, UploadPart};
-use futures::{Stream, StreamExt as _};
+use futures::StreamExt as _;
 use hyper::StatusCode;
 use s3s::{S3Error, S3ErrorCode, S3Result, TrailingHeaders, dto::StreamingBlob};
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    sync::{mpsc, oneshot},
-    time::timeout,
-};
+use tokio::sync::oneshot;
 use wire::{
     checksum::ExtraSums,
     extent::ByteRange,
     id::{CosName, EntryId, GroupName},
-    mover::{Framing, PeerCheck, Security, TlsSide},
 };
 
 use super::{
@@ -31,16 +25,11 @@ use super::{
     error::{coded, of_failure},
 };
 use crate::{
-    failure::Failure,
     files::{Readable, Target},
     identity::Principal,
-    transfer::{Part, PortSpec, Publisher, Retrieve, Running, Side, Step, Store, StoreMode},
+    relay::Body,
+    transfer::{Publisher, Store, StoreMode},
 };
-
-/// How much is read of a mover at a time.
-const BUFFER_BYTES: usize = 256 << 10;
-/// Pieces that wait for a client which is slower than a mover.
-const PIECES: usize = 4;
 
 /// What is written.
 pub(super) struct Incoming {
@@ -157,22 +146,58 @@ impl Judged {
     }
 }
 
-fn port(cos: Option<&CosName>) -> PortSpec {
-    PortSpec {
-        door: "s3",
-        framing: Framing::Stream,
-        streams: 1,
-        security: Security::Tls { side: TlsSide::ByConnection, peer: PeerCheck::Site },
-        peer: None,
-        side: Side::Passive { delayed: true, striped: false, ipv6: false, renew: false },
-        buffer_bytes: None,
-        cos: cos.cloned(),
-        rate_limit: None,
-    }
+/// A body, with the sum that is made of it.
+struct Summed {
+    incoming: Incoming,
+    hasher: Hasher,
+    seen: u64,
+    becomes: Becomes,
 }
 
-fn relayed(direction: &'static str, bytes: u64) {
-    metrics::counter!("penstock_relayed_bytes_total", "door" => "s3", "reason" => direction).increment(bytes);
+impl Body for Summed {
+    type Refusal = S3Error;
+    type Verdict = Verdict;
+
+    fn late() -> S3Error {
+        S3Error::with_message(S3ErrorCode::RequestTimeout, "nothing came for too long")
+    }
+
+    async fn next(&mut self) -> Option<S3Result<Bytes>> {
+        let piece = match self.incoming.body.as_mut()?.next().await? {
+            Ok(piece) => piece,
+            Err(error) => return Some(Err(of_body(&*error))),
+        };
+        self.seen += piece.len() as u64;
+        if self.seen > self.incoming.size_bytes {
+            let text = "more came than was announced";
+            return Some(Err(S3Error::with_message(S3ErrorCode::IncompleteBody, text)));
+        }
+        self.hasher.update(&piece);
+        Some(Ok(piece))
+    }
+
+    fn end(self, bytes: u64) -> S3Result<Verdict> {
+        let incoming = self.incoming;
+        if bytes != incoming.size_bytes {
+            let text = format!("{bytes} bytes came, {} were announced", incoming.size_bytes);
+            return Err(S3Error::with_message(S3ErrorCode::IncompleteBody, text));
+        }
+        let kept = self.hasher.finish();
+        let trailer = incoming.trailers.as_ref().filter(|_| incoming.trailer).and_then(|trailers| {
+            trailers.read(|headers| headers.get(incoming.sum.header())?.to_str().ok().map(str::to_owned)).flatten()
+        });
+        if incoming.trailer && trailer.is_none() {
+            let text = format!("trailer {} did not come", incoming.sum.header());
+            return Err(coded("MalformedTrailerError", StatusCode::BAD_REQUEST, text));
+        }
+        for wanted in [incoming.announced, trailer].into_iter().flatten() {
+            if wanted.trim() != kept.value {
+                let text = format!("{} of what came is {}, not {wanted}", incoming.sum.name(), kept.value);
+                return Err(S3Error::with_message(S3ErrorCode::BadDigest, text));
+            }
+        }
+        Ok((self.becomes, kept, incoming.md5))
+    }
 }
 
 impl Door {
@@ -187,7 +212,6 @@ impl Door {
         let (decide, verdict) = oneshot::channel();
         let judged =
             Arc::new(Judged { door: self.clone(), verdict: Mutex::new(Some(verdict)), outcome: Mutex::new(None) });
-        let mut port = self.transfers.port(port(Some(cos))).await.map_err(of_failure)?;
         let group: GroupName = who.primary_group().clone();
         let target =
             Target { path: key.to_owned(), parent: bucket, name: key.to_owned(), existing: None, mode: 0o600, group };
@@ -201,32 +225,9 @@ impl Door {
             modified_us: None,
             client: None,
         };
-        let mut running = self.transfers.store_as(&mut port, what, Arc::<Judged>::clone(&judged) as Arc<dyn Publisher>);
-        let mut pipe = self.connected(&mut running).await?;
-        let md5 = incoming.md5;
-        let size_bytes = incoming.size_bytes;
-        let kept = match self.pass_on(incoming, &mut pipe).await {
-            Ok(kept) => kept,
-            Err(Passing::Refused(error)) => {
-                running.cancel();
-                return Err(error);
-            }
-            // The mover says better than a broken pipe why it broke off.
-            Err(Passing::Broken(error)) => {
-                let why = timeout(self.config.stall_limit.duration(), running.done()).await;
-                return Err(match why {
-                    Ok(Err(failure)) => of_failure(failure),
-                    _ => S3Error::with_message(S3ErrorCode::SlowDown, format!("the mover broke off: {error}")),
-                });
-            }
-        };
-        relayed("put", size_bytes);
-        // If the transfer has failed meanwhile, it says why.
-        let _ = decide.send((becomes, kept, md5));
-        if let Err(error) = pipe.shutdown().await {
-            tracing::debug!(%error, "the mover's connection ended early");
-        }
-        let done = running.done().await;
+        let publisher = Arc::<Judged>::clone(&judged) as Arc<dyn Publisher>;
+        let body = Summed { hasher: Hasher::new(incoming.sum), incoming, seen: 0, becomes };
+        let done = self.relay.store(what, publisher, body, decide).await?;
         let outcome = judged.outcome.lock().unwrap_or_else(PoisonError::into_inner).take();
         match (outcome, done) {
             (Some(Ok(became)), Ok(_)) => Ok(became),
@@ -236,68 +237,6 @@ impl Door {
         }
     }
 
-    /// Waits until the mover of a transfer listens, and connects.
-    async fn connected(&self, running: &mut Running) -> S3Result<crate::transfer::Pipe> {
-        loop {
-            match running.next().await {
-                Some(Step::Passive(addresses)) => {
-                    let Some(address) = addresses.first() else {
-                        return Err(S3Error::with_message(S3ErrorCode::InternalError, "a mover said no address"));
-                    };
-                    return self.transfers.pipe(*address).await.map_err(of_failure);
-                }
-                Some(Step::Done(Err(failure))) => return Err(of_failure(failure)),
-                Some(Step::Done(Ok(_))) | None => {
-                    return Err(S3Error::with_message(S3ErrorCode::InternalError, "a transfer ended before it began"));
-                }
-                Some(_) => {}
-            }
-        }
-    }
-
-    /// Copies a body, makes its sum and compares it.
-    async fn pass_on(&self, incoming: Incoming, pipe: &mut crate::transfer::Pipe) -> Result<Kept, Passing> {
-        let mut hasher = Hasher::new(incoming.sum);
-        let mut bytes = 0;
-        let refused = |code, text: String| Passing::Refused(S3Error::with_message(code, text));
-        if let Some(mut body) = incoming.body {
-            let limit = self.config.stall_limit.duration();
-            loop {
-                let piece = timeout(limit, body.next()).await;
-                let piece =
-                    piece.map_err(|_| refused(S3ErrorCode::RequestTimeout, "nothing came for too long".into()))?;
-                let Some(piece) = piece else { break };
-                let piece = piece.map_err(|error| Passing::Refused(of_body(&*error)))?;
-                bytes += piece.len() as u64;
-                if bytes > incoming.size_bytes {
-                    return Err(refused(S3ErrorCode::IncompleteBody, "more came than was announced".into()));
-                }
-                hasher.update(&piece);
-                pipe.write_all(&piece).await.map_err(Passing::Broken)?;
-            }
-        }
-        if bytes != incoming.size_bytes {
-            let text = format!("{bytes} bytes came, {} were announced", incoming.size_bytes);
-            return Err(refused(S3ErrorCode::IncompleteBody, text));
-        }
-        let kept = hasher.finish();
-        let trailer = incoming.trailers.as_ref().filter(|_| incoming.trailer).and_then(|trailers| {
-            trailers.read(|headers| headers.get(incoming.sum.header())?.to_str().ok().map(str::to_owned)).flatten()
-        });
-        if incoming.trailer && trailer.is_none() {
-            let text = format!("trailer {} did not come", incoming.sum.header());
-            return Err(Passing::Refused(coded("MalformedTrailerError", StatusCode::BAD_REQUEST, text)));
-        }
-        for wanted in [incoming.announced, trailer].into_iter().flatten() {
-            if wanted.trim() != kept.value {
-                let text = format!("{} of what came is {}, not {wanted}", incoming.sum.name(), kept.value);
-                return Err(refused(S3ErrorCode::BadDigest, text));
-            }
-        }
-        pipe.flush().await.map_err(Passing::Broken)?;
-        Ok(kept)
-    }
-
     /// A part of a file as a stream of its bytes. Returns when the first can be read.
     pub(super) async fn send(
         &self,
@@ -305,80 +244,12 @@ impl Door {
         path: &str,
         file: &FileInfo,
         range: ByteRange,
+        reason: &'static str,
     ) -> S3Result<StreamingBlob> {
-        if range.is_empty() {
-            let nothing = futures::stream::empty::<Result<Bytes, std::io::Error>>();
-            return Ok(StreamingBlob::wrap(nothing));
-        }
-        let mut port = self.transfers.port(port(None)).await.map_err(of_failure)?;
-        let whole = range.offset() == 0 && range.length() == file.size_bytes;
-        let what = Retrieve {
-            file: Readable { path: path.to_owned(), file: file.clone() },
-            principal: who.clone(),
-            part: if whole { Part::Whole } else { Part::Relative(range) },
-        };
-        let mut running = self.transfers.retrieve(&mut port, what);
-        let mut pipe = self.connected(&mut running).await?;
-        let (pieces, received) = mpsc::channel::<Result<Bytes, std::io::Error>>(PIECES);
-        let (limit, length) = (self.config.stall_limit.duration(), range.length());
-        self.shutdown.spawn_until_cut(async move {
-            let _port = port;
-            let mut left = length;
-            while left > 0 {
-                let mut buffer = bytes::BytesMut::with_capacity(BUFFER_BYTES);
-                let most = usize::try_from(left).unwrap_or(usize::MAX).min(BUFFER_BYTES);
-                let read = (&mut pipe).take(most as u64).read_buf(&mut buffer).await;
-                let piece = match read {
-                    Ok(0) => Err(ended_early(&mut running).await),
-                    Ok(count) => {
-                        left -= count as u64;
-                        Ok(buffer.freeze())
-                    }
-                    Err(error) => Err(error),
-                };
-                let over = piece.is_err();
-                // A client that is gone, or takes nothing for too long, gets no more.
-                if !matches!(timeout(limit, pieces.send(piece)).await, Ok(Ok(()))) || over {
-                    running.cancel();
-                    return;
-                }
-            }
-            relayed("get", length);
-            drop(pieces);
-            let _ = pipe.read(&mut [0; 1]).await;
-            if let Err(failure) = running.done().await {
-                tracing::debug!(reason = %failure, "a transfer failed behind its last byte");
-            }
-        });
-        Ok(StreamingBlob::wrap(pieces_of(received)))
+        let file = Readable { path: path.to_owned(), file: file.clone() };
+        let bytes = self.relay.send(who, file, range, reason).await.map_err(of_failure)?;
+        Ok(StreamingBlob::wrap(bytes))
     }
-}
-
-/// Why a body was not passed on whole.
-enum Passing {
-    /// It is the client's fault.
-    Refused(S3Error),
-    /// The mover took no more.
-    Broken(std::io::Error),
-}
-
-fn pieces_of(
-    received: mpsc::Receiver<Result<Bytes, std::io::Error>>,
-) -> impl Stream<Item = Result<Bytes, std::io::Error>> + Send + Sync + 'static {
-    futures::stream::unfold(received, |mut received| async move {
-        let piece = received.recv().await?;
-        Some((piece, received))
-    })
-}
-
-async fn ended_early(running: &mut Running) -> std::io::Error {
-    while let Some(step) = running.next().await {
-        if let Step::Done(Err(failure)) = step {
-            let failure: Failure = failure;
-            return std::io::Error::other(failure.to_string());
-        }
-    }
-    std::io::Error::new(std::io::ErrorKind::UnexpectedEof, "the mover sent less than it has")
 }
 
 /// `s3s` checks the payload's SHA-256 and the signatures of chunks while the body is read.

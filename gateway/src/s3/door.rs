@@ -51,6 +51,7 @@ use super::{
     before, cors,
     service::Service,
 };
+use crate::relay::Relay;
 
 /// Marks an answer whose status `s3s` does not know.
 pub(super) const ACCEPTED: HeaderName = HeaderName::from_static("x-penstock-status");
@@ -89,13 +90,12 @@ pub async fn open(
     let door = Door(Arc::new(Parts {
         catalog,
         identities,
-        transfers,
+        relay: Relay::new(&transfers, "s3", config.stall_limit.duration(), shutdown),
         hsm,
         stager,
         root,
         sealer,
         config: config.clone(),
-        shutdown: shutdown.clone(),
     }));
     let mut builder = S3ServiceBuilder::new(Service(door.clone()));
     builder.set_auth(Auth(door.clone()));

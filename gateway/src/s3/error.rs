@@ -50,6 +50,12 @@ pub(super) fn of_catalog(error: CatalogError, asked: Asked) -> S3Error {
     S3Error::with_message(code, text)
 }
 
+impl From<Failure> for S3Error {
+    fn from(failure: Failure) -> Self {
+        of_failure(failure)
+    }
+}
+
 /// What went wrong elsewhere.
 pub(super) fn of_failure(failure: Failure) -> S3Error {
     let message = failure.message().to_owned();

@@ -4,7 +4,7 @@
 //! door: connections ─► before, sigv2: what s3s would not take ─► s3s: signatures, XML ─► service ─► operations
 //!                        ◄─ after: statuses and members that s3s has no words for ◄─┘
 //! operations: buckets, settings; read, write, remove, listing, uploads, marks, restore
-//! beside them: access (policy, acl), data (bytes through the door), checksum, attributes, secrets
+//! beside them: access (policy, acl), data (what becomes of bytes), checksum, attributes, secrets
 //! ```
 //!
 //! - `s3s` is behind `service` and `access`; nothing else knows how its traits are called.
@@ -45,7 +45,6 @@ mod write;
 use std::sync::Arc;
 
 use catalog::{Catalog, TreePath};
-use daemon::Shutdown;
 use s3s::{S3Result, s3_error};
 use wire::id::EntryId;
 
@@ -54,6 +53,7 @@ pub use self::{config::S3Config, door::open};
 use crate::{
     hsm::Hsm,
     identity::Identities,
+    relay::Relay,
     transfer::{Stager, Transfers},
 };
 
@@ -83,13 +83,12 @@ pub(crate) struct Door(Arc<Parts>);
 pub(crate) struct Parts {
     catalog: Catalog,
     identities: Identities,
-    transfers: Transfers,
+    relay: Relay,
     hsm: Hsm,
     stager: Arc<dyn Stager>,
     root: TreePath,
     sealer: Arc<Sealer>,
     config: S3Config,
-    shutdown: Shutdown,
 }
 
 impl std::ops::Deref for Door {

@@ -158,7 +158,7 @@ impl Door {
         self.readable(&found)?;
         let reader = self.reader(&call, &found.view).await?;
         let path = format!("/{}/{}", found.view.bucket.name, found.object.key);
-        let body = self.send(&reader, &path, &found.data.file, bytes).await?;
+        let body = self.send(&reader, &path, &found.data.file, bytes, "get").await?;
         Ok(S3Response::new(GetObjectOutput {
             accept_ranges: head.accept_ranges,
             body: Some(body),

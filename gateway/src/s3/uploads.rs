@@ -222,7 +222,7 @@ impl Door {
         let owner = self.writer(&call, &view).await?;
         let kept: UploadAttributes = attributes::read(&upload.attributes);
         let reader = self.reader(&call, &source.view).await?;
-        let body = self.send(&reader, &source.object.key, &source.data.file, range).await?;
+        let body = self.send(&reader, &source.object.key, &source.data.file, range, "copy").await?;
         let incoming = super::data::Incoming {
             body: Some(body),
             trailers: None,

@@ -41,7 +41,7 @@ use super::{
     answer::{Answer, Refusal, empty, set},
     location, tape,
 };
-use crate::identity::Principal;
+use crate::{identity::Principal, relay::Relay};
 
 /// How long a handshake or a request's header may take.
 const HEADER_LIMIT: Duration = Duration::from_secs(30);
@@ -73,8 +73,8 @@ pub async fn open(
     let Services { site, catalog, identities, files, transfers, hsm } = services;
     let site = if config.tape_rest.site.is_empty() { site } else { config.tape_rest.site.clone() };
     let (config, shutdown) = (config.clone(), shutdown.clone());
-    let parts =
-        Parts { site, catalog, identities, files, transfers, hsm, config: config.clone(), shutdown: shutdown.clone() };
+    let relay = Relay::new(&transfers, "webdav", config.stall_limit.duration(), &shutdown);
+    let parts = Parts { site, catalog, identities, files, relay, hsm, config: config.clone() };
     let clients = Clients::Judged(users.clone());
     let house = House {
         door: Door(Arc::new(parts)),

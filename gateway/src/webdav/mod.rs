@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! door: connections, certificates ─► routes ─┬─► tape: discovery, stage, release, archiveinfo
-//!                                            └─► read, write, names, list ─► bytes (through the door)
+//!                                            └─► read, write, names, list ─► bytes (when it is published)
 //! pure: conditions, digest, location, properties; tape: duration, messages
 //! ```
 //!
@@ -29,10 +29,9 @@ mod write;
 use std::sync::Arc;
 
 use catalog::Catalog;
-use daemon::Shutdown;
 
 pub use self::{config::WebdavConfig, door::open};
-use crate::{files::Files, hsm::Hsm, identity::Identities, transfer::Transfers};
+use crate::{files::Files, hsm::Hsm, identity::Identities, relay::Relay, transfer::Transfers};
 
 /// What the door needs of the gateway.
 pub struct Services {
@@ -60,10 +59,9 @@ pub(crate) struct Parts {
     catalog: Catalog,
     identities: Identities,
     files: Files,
-    transfers: Transfers,
+    relay: Relay,
     hsm: Hsm,
     config: WebdavConfig,
-    shutdown: Shutdown,
 }
 
 impl std::ops::Deref for Door {

@@ -84,7 +84,7 @@ impl Door {
             None => ByteRange::new(0, file.size_bytes).map_err(|bad| Failure::new(FailureKind::Internal, bad))?,
         };
         let readable = Readable { path: path.to_string(), file: file.clone() };
-        *answer.body_mut() = stream(self.send(who, readable, range).await?);
+        *answer.body_mut() = stream(self.relay.send(who, readable, range, "get").await?);
         Ok(answer)
     }
 

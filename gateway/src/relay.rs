@@ -1,0 +1,247 @@
+//! Bytes between an HTTP client and a mover, through a door: for clients that are not sent to a mover.
+//!
+//! Owns nothing. Talks to [`crate::transfer`], whose data endpoints it connects to as a client would. Holds no more of a
+//! body than a few buffers, and counts what goes through as relayed.
+//!
+//! Invariant: a verdict on a body is given only after its last byte went to the mover.
+
+use std::{io, sync::Arc, time::Duration};
+
+use bytes::{Bytes, BytesMut};
+use daemon::Shutdown;
+use futures::Stream;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    sync::{mpsc, oneshot},
+    time::timeout,
+};
+use wire::{
+    extent::ByteRange,
+    id::CosName,
+    mover::{Framing, PeerCheck, Security, TlsSide},
+};
+
+use crate::{
+    failure::{Failure, FailureKind},
+    files::Readable,
+    identity::Principal,
+    transfer::{DataPort, Part, Pipe, PortSpec, Publisher, Retrieve, Running, Side, Step, Store, Summary, Transfers},
+};
+
+/// How much is read of a mover at a time.
+const BUFFER_BYTES: usize = 256 << 10;
+/// Pieces that wait for a client which is slower than a mover.
+const PIECES: usize = 4;
+
+/// What a client sends, as its door reads it: bytes, and what they are worth.
+pub(crate) trait Body: Send {
+    /// How the door refuses.
+    type Refusal: From<Failure> + Send;
+    /// What the door finds when the last byte has come.
+    type Verdict: Send;
+
+    /// The next bytes; `None` behind the last one.
+    fn next(&mut self) -> impl Future<Output = Option<Result<Bytes, Self::Refusal>>> + Send;
+
+    /// Nothing has come for too long.
+    fn late() -> Self::Refusal {
+        Failure::new(FailureKind::DataConnectionLost, "nothing came for too long: send it again").into()
+    }
+
+    /// The body has ended after so many bytes: whether it is what was announced.
+    fn end(self, bytes: u64) -> Result<Self::Verdict, Self::Refusal>;
+}
+
+/// A door's way for bytes that it passes on itself.
+#[derive(Clone)]
+pub(crate) struct Relay {
+    transfers: Transfers,
+    /// The door's name, for the count of what goes through.
+    door: &'static str,
+    /// How long a client may send or take nothing.
+    stall_limit: Duration,
+    shutdown: Shutdown,
+}
+
+/// Why a body was not passed on whole.
+enum Passing<R> {
+    /// It is the client's fault.
+    Refused(R),
+    /// The mover took no more.
+    Broken(io::Error),
+}
+
+impl Relay {
+    pub(crate) fn new(transfers: &Transfers, door: &'static str, stall_limit: Duration, shutdown: &Shutdown) -> Self {
+        Self { transfers: transfers.clone(), door, stall_limit, shutdown: shutdown.clone() }
+    }
+
+    /// Writes a body to a mover and has it published: `publisher` waits for what `decide` says, and hears nothing if the
+    /// body is refused. Returns how the transfer ended.
+    ///
+    /// # Errors
+    ///
+    /// What the body refuses, or why the mover broke off before its last byte.
+    pub(crate) async fn store<B: Body>(
+        &self,
+        what: Store,
+        publisher: Arc<dyn Publisher>,
+        body: B,
+        decide: oneshot::Sender<B::Verdict>,
+    ) -> Result<Result<Summary, Failure>, B::Refusal> {
+        let mut port = self.port(what.cos.as_ref()).await?;
+        let mut running = self.transfers.store_as(&mut port, what, publisher);
+        let mut pipe = self.connected(&mut running).await?;
+        let verdict = match self.pass_on(body, &mut pipe).await {
+            Ok(verdict) => verdict,
+            Err(Passing::Refused(refusal)) => {
+                running.cancel();
+                return Err(refusal);
+            }
+            // The mover says better than a broken pipe why it broke off.
+            Err(Passing::Broken(error)) => {
+                let failure = match timeout(self.stall_limit, running.done()).await {
+                    Ok(Err(failure)) => failure,
+                    _ => Failure::new(FailureKind::Unavailable, format!("the mover broke off: {error}")),
+                };
+                return Err(failure.into());
+            }
+        };
+        // If the transfer has failed meanwhile, it says why.
+        let _ = decide.send(verdict);
+        if let Err(error) = pipe.shutdown().await {
+            tracing::debug!(%error, "the mover's connection ended early");
+        }
+        Ok(running.done().await)
+    }
+
+    /// A part of a file as a stream of its bytes. Returns when the first can be read.
+    ///
+    /// # Errors
+    ///
+    /// If no mover can send it.
+    pub(crate) async fn send(
+        &self,
+        who: &Principal,
+        file: Readable,
+        range: ByteRange,
+        reason: &'static str,
+    ) -> Result<impl Stream<Item = io::Result<Bytes>> + Send + Sync + use<>, Failure> {
+        let (pieces, received) = mpsc::channel(PIECES);
+        if !range.is_empty() {
+            let mut port = self.port(None).await?;
+            let whole = range.offset() == 0 && range.length() == file.file.size_bytes;
+            let part = if whole { Part::Whole } else { Part::Relative(range) };
+            let what = Retrieve { file, principal: who.clone(), part };
+            let mut running = self.transfers.retrieve(&mut port, what);
+            let pipe = self.connected(&mut running).await?;
+            let relay = self.clone();
+            self.shutdown.spawn_until_cut(async move {
+                let _port = port;
+                relay.pump(pipe, running, range.length(), pieces, reason).await;
+            });
+        }
+        Ok(futures::stream::unfold(received, |mut received| async move { Some((received.recv().await?, received)) }))
+    }
+
+    async fn port(&self, cos: Option<&CosName>) -> Result<DataPort, Failure> {
+        let spec = PortSpec {
+            door: self.door,
+            framing: Framing::Stream,
+            streams: 1,
+            security: Security::Tls { side: TlsSide::ByConnection, peer: PeerCheck::Site },
+            peer: None,
+            side: Side::Passive { delayed: true, striped: false, ipv6: false, renew: false },
+            buffer_bytes: None,
+            cos: cos.cloned(),
+            rate_limit: None,
+        };
+        self.transfers.port(spec).await
+    }
+
+    /// Waits until the mover of a transfer listens, and connects.
+    async fn connected(&self, running: &mut Running) -> Result<Pipe, Failure> {
+        let early = || Failure::new(FailureKind::Internal, "a transfer ended before it began");
+        loop {
+            match running.next().await {
+                Some(Step::Passive(addresses)) => {
+                    let address = addresses.first().ok_or_else(early)?;
+                    return self.transfers.pipe(*address).await;
+                }
+                Some(Step::Done(result)) => return Err(result.err().unwrap_or_else(early)),
+                None => return Err(early()),
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// Copies a body to a mover; what is found of it.
+    async fn pass_on<B: Body>(&self, mut body: B, pipe: &mut Pipe) -> Result<B::Verdict, Passing<B::Refusal>> {
+        let mut bytes = 0;
+        let passed = async {
+            loop {
+                let piece = timeout(self.stall_limit, body.next()).await;
+                let Some(piece) = piece.map_err(|_| Passing::Refused(B::late()))? else { break };
+                let piece = piece.map_err(Passing::Refused)?;
+                pipe.write_all(&piece).await.map_err(Passing::Broken)?;
+                bytes += piece.len() as u64;
+            }
+            Ok(())
+        };
+        let passed = passed.await;
+        self.relayed("put", bytes);
+        passed?;
+        let verdict = body.end(bytes).map_err(Passing::Refused)?;
+        pipe.flush().await.map_err(Passing::Broken)?;
+        Ok(verdict)
+    }
+
+    /// Reads so many bytes of a mover and hands them on. A client that is gone, or takes nothing for too long, gets no
+    /// more.
+    async fn pump(
+        &self,
+        mut pipe: Pipe,
+        mut running: Running,
+        length: u64,
+        pieces: mpsc::Sender<io::Result<Bytes>>,
+        reason: &'static str,
+    ) {
+        let mut left = length;
+        while left > 0 {
+            let mut buffer = BytesMut::with_capacity(BUFFER_BYTES);
+            let most = usize::try_from(left).unwrap_or(usize::MAX).min(BUFFER_BYTES);
+            let piece = match (&mut pipe).take(most as u64).read_buf(&mut buffer).await {
+                Ok(0) => Err(ended_early(&mut running).await),
+                Ok(count) => {
+                    left -= count as u64;
+                    self.relayed(reason, count as u64);
+                    Ok(buffer.freeze())
+                }
+                Err(error) => Err(error),
+            };
+            let over = piece.is_err();
+            if !matches!(timeout(self.stall_limit, pieces.send(piece)).await, Ok(Ok(()))) || over {
+                running.cancel();
+                return;
+            }
+        }
+        drop(pieces);
+        let _ = pipe.read(&mut [0; 1]).await;
+        if let Err(failure) = running.done().await {
+            tracing::debug!(reason = %failure, "a transfer failed behind its last byte");
+        }
+    }
+
+    fn relayed(&self, reason: &'static str, bytes: u64) {
+        metrics::counter!("penstock_relayed_bytes_total", "door" => self.door, "reason" => reason).increment(bytes);
+    }
+}
+
+async fn ended_early(running: &mut Running) -> io::Error {
+    while let Some(step) = running.next().await {
+        if let Step::Done(Err(failure)) = step {
+            return io::Error::other(failure.to_string());
+        }
+    }
+    io::Error::new(io::ErrorKind::UnexpectedEof, "the mover sent less than it has")
+}
