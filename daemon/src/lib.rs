@@ -9,6 +9,7 @@
 //! | [`tls`] | how does that identity get onto a connection? |
 //! | [`role`] | which part of this site is at the other end? |
 //! | [`pki`] | where do a site's certificates come from? |
+//! | [`grant`] | did a process of this site give the client what it shows? |
 //! | [`tcp`] | what was that connection like, and what held it back? |
 //!
 //! Owns no device, no socket and no catalogue. Talks to the file system (configuration,
@@ -20,6 +21,7 @@
 //! live in one process.
 
 pub mod config;
+pub mod grant;
 pub mod lifecycle;
 pub mod logging;
 pub mod pki;

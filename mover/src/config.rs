@@ -3,6 +3,8 @@
 //! Owns names, defaults and checks of every key. Pure. Never opens anything: what can only be found by trying, such as an
 //! address in use, is found by [`Mover::start`](crate::Mover::start).
 
+mod http;
+
 use std::{
     collections::BTreeSet,
     net::{IpAddr, SocketAddr},
@@ -16,6 +18,8 @@ use daemon::{
 use serde::{Deserialize, Serialize};
 use wire::id::{DriveId, LibraryId, MoverId, VolumeLabel};
 
+pub use self::http::HttpConfig;
+
 /// Everything a mover is told.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -28,6 +32,8 @@ pub struct MoverConfig {
     pub tls: TlsConfig,
     /// Data connections.
     pub data: DataConfig,
+    /// HTTP clients that gateways send here.
+    pub http: HttpConfig,
     /// Threads and memory.
     pub limits: LimitsConfig,
     /// Disk volumes.
@@ -218,6 +224,7 @@ impl Default for MoverConfig {
             control: ControlConfig::default(),
             tls: TlsConfig::default(),
             data: DataConfig::default(),
+            http: HttpConfig::default(),
             limits: LimitsConfig::default(),
             volumes: Vec::new(),
             libraries: Vec::new(),
@@ -330,6 +337,16 @@ block = "1 MiB"
 open_limit = "2m"
 stall_limit = "10m"
 
+[http]
+# Where HTTP clients read that a gateway sent here (307): with TLS by the certificate above, which clients must trust,
+# and without. Left out, gateways send nobody here.
+# listen = "192.0.2.1:2843"
+# listen_clear = "192.0.2.1:2844"
+# The name of this host in what clients are told; left out, the address above.
+# host = "mover1.example.org"
+# Connections at a time.
+max_connections = 4096
+
 [limits]
 # Threads that move data between sockets and disks.
 threads = 16
@@ -369,6 +386,7 @@ channels = 4096
 
     fn check(&self, problems: &mut Problems) {
         self.check_data(problems);
+        self.http.check(problems);
         self.check_limits(problems);
         self.check_devices(problems);
     }

@@ -9,6 +9,7 @@
 //! - [`config`]: what a mover is told.
 //! - `control`: gateways, their requests and what they are told; one task owns the tables.
 //! - `job`: what a transfer moves, and how: every pair of source and sink that makes sense.
+//! - `http`: clients that a gateway sent here read files by HTTP.
 //! - `data`: data endpoints and their connections, in stream mode and MODE E, clear and TLS.
 //! - `disk`: disk volumes.
 //! - `drives`: tape drives and libraries behind handles.
@@ -27,6 +28,7 @@ mod control;
 mod data;
 mod disk;
 mod drives;
+mod http;
 mod job;
 mod metrics;
 mod sums;
@@ -74,6 +76,14 @@ pub enum StartError {
     /// The control address cannot be listened on.
     #[error("listen for gateways on {address} (control.listen)")]
     Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// An address for HTTP clients cannot be listened on.
+    #[error("listen for HTTP clients on {address} ([http])")]
+    Http {
         /// The address.
         address: SocketAddr,
         /// What the system said.
@@ -130,6 +140,7 @@ impl Mover {
         let failed = |source| StartError::Listen { address, source };
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
+        let http = http::Listeners::bind(&config.http).await?;
         let changed = Arc::new(Notify::new());
         let volumes: Vec<_> = config.volumes.iter().map(volume_options).collect();
         let volumes = Volumes::open(&volumes, config.limits.sync_threads, &changed, shutdown).await;
@@ -145,8 +156,10 @@ impl Mover {
             turns: Turns::new(pool, shutdown.clone()),
             totals: Arc::default(),
             parcel_bytes: config.data.block.bytes(),
+            http: http.door(),
             shutdown: shutdown.clone(),
         };
+        http.serve(&config, &env, &tls);
         let opener = Opener {
             ports,
             tls: tls.clone(),

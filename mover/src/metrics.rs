@@ -56,6 +56,12 @@ pub(crate) fn transfer_ended(mover: &MoverId, kind: &'static str, outcome: &'sta
     histogram!("penstock_mover_transfer_seconds", "mover" => mover, "kind" => kind).record(took.as_secs_f64());
 }
 
+/// An HTTP request was answered.
+pub(crate) fn http_answered(mover: &MoverId, status: u16) {
+    counter!("penstock_mover_http_requests_total", "mover" => mover.to_string(), "status" => status.to_string())
+        .increment(1);
+}
+
 /// A transfer stood still for too long.
 pub(crate) fn stalled(mover: &MoverId) {
     counter!("penstock_mover_stalls_total", "mover" => mover.to_string()).increment(1);

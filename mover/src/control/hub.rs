@@ -195,6 +195,7 @@ impl Hub {
             sent_bytes: totals.sent.load(Ordering::Relaxed),
             relayed_bytes: totals.relayed.load(Ordering::Relaxed),
             draining: self.draining,
+            http: self.env.http.clone(),
         }
     }
 

@@ -202,6 +202,28 @@ impl Link {
         }
     }
 
+    /// Waits for bytes and appends them to `buffer`, `most` at a time; 0 means that the peer has closed its side. For what
+    /// is small: a request's head. Cancel-safe.
+    pub(crate) async fn read(&mut self, buffer: &mut Vec<u8>, most: usize) -> io::Result<usize> {
+        // A quarter is lent to TLS.
+        let mut memory = vec![0; 64 << 10];
+        loop {
+            let (mut stage, rest) = self.stage(&mut memory);
+            let most = most.min(rest.len());
+            let received = self.receive(&mut rest[..most], &mut stage);
+            self.unstage(&stage);
+            match received {
+                Ok(count) => {
+                    buffer.extend_from_slice(&rest[..count]);
+                    return Ok(count);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.readable().await?,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
     /// Sends some of `data`. `more` says that more follows at once.
     pub(crate) fn send(&mut self, data: &[u8], more: bool) -> io::Result<usize> {
         let Some(tls) = &mut self.tls else {

@@ -8,6 +8,8 @@
 //! - [`figures`]: what the kernel says of a connection that ends.
 //! - [`flow`], [`limit`]: how much moved, whether it stands still, how fast it may go.
 //!
+//! An HTTP connection ([`crate::http`]) is a [`Link`] that a thread of [`turn`] sends on, as any other.
+//!
 //! Knows no volume and no drive: bytes go to an [`Intake`] and come from a [`Supply`].
 
 mod channel;
@@ -24,8 +26,9 @@ mod turn;
 pub(crate) use self::{
     channel::{Attachment, ChannelHandle, Opener},
     flow::{Flow, Totals},
+    link::Link,
     ports::Ports,
     receive::{Intake, Lane, receive},
-    send::{Body, Memory, Next, Parcel, Supply, send},
+    send::{Body, Memory, Next, Parcel, Supply, Unsent, answer, send, send_bytes, send_end},
     turn::Turns,
 };

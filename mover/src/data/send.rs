@@ -83,10 +83,18 @@ struct Sending<S> {
     flow: Arc<Flow>,
     turns: Turns,
     framing: Framing,
+    /// The way's name, for metrics.
+    label: &'static str,
 }
+
+/// Why an answer did not go out whole, with the connection if nothing of it went.
+pub(crate) type Unsent = (Fault, Option<Link>);
 
 /// What one connection has in hand.
 struct Hand {
+    /// What goes before the first parcel, and how much of it was sent.
+    before: Vec<u8>,
+    before_sent: usize,
     parcel: Option<Parcel>,
     header: [u8; HEADER_BYTES],
     header_sent: usize,
@@ -108,7 +116,11 @@ pub(crate) async fn send<S: Supply>(
 ) -> Result<(), Fault> {
     let spec = attachment.spec().clone();
     let shutdown = turns.clone();
-    let shared = Arc::new(Sending { supply, flow: flow.clone(), turns, framing: spec.framing });
+    let label = match spec.framing {
+        Framing::Stream => "stream",
+        Framing::ModeE => "mode_e",
+    };
+    let shared = Arc::new(Sending { supply, flow: flow.clone(), turns, framing: spec.framing, label });
     let mut links = FuturesUnordered::new();
     let mut drained = Vec::new();
     let (mut arrived, expected) = (1, attachment.expected());
@@ -163,6 +175,63 @@ pub(crate) async fn send<S: Supply>(
     Ok(())
 }
 
+/// Sends `head` and everything the supply has on a connection that lives on behind it: an answer in HTTP/1.1.
+///
+/// Nothing is sent before the supply has given its first parcel, so that a file that cannot be read is told by another
+/// answer: the connection comes back with the fault then. Later, a fault closes it by a reset.
+///
+/// # Errors
+///
+/// What the supply said, that the peer is gone, or that it took nothing for `stall_limit`.
+pub(crate) async fn answer<S: Supply>(
+    link: Link,
+    head: Vec<u8>,
+    supply: Arc<S>,
+    flow: Arc<Flow>,
+    turns: Turns,
+    stall_limit: Duration,
+) -> Result<Link, Unsent> {
+    // Threads in the middle of a turn stop when this future is dropped.
+    let _over = flow.over.clone().drop_guard();
+    let shared = Arc::new(Sending { supply, flow: flow.clone(), turns, framing: Framing::Stream, label: "http" });
+    let sent = async {
+        let mut link = drive(link, Hand::new(head), shared).await?;
+        flush(&mut link).await.map_err(lost)?;
+        link.finish();
+        Ok(link)
+    };
+    tokio::select! {
+        sent = sent => sent,
+        fault = flow.stalled(stall_limit, || true) => Err((fault, None)),
+    }
+}
+
+/// Sends bytes that are in memory.
+///
+/// # Errors
+///
+/// That the peer is gone.
+pub(crate) async fn send_bytes(link: &mut Link, mut bytes: &[u8]) -> Result<(), Fault> {
+    while !bytes.is_empty() {
+        match link.send(bytes, false) {
+            Ok(count) => bytes = &bytes[count..],
+            Err(error) => wait_writable(link, error).await?,
+        }
+    }
+    flush(link).await
+}
+
+/// Closes a connection behind its last answer, and waits a moment until the peer has closed it too.
+pub(crate) async fn send_end(link: Link) {
+    if let Ok(link) = end_stream(link).await {
+        let _ = tokio::time::timeout(LINGER, link.linger()).await;
+    }
+}
+
+const fn lost(fault: Fault) -> Unsent {
+    (fault, None)
+}
+
 /// Says the end on every connection.
 async fn end_blocks(mut links: Vec<Link>, eof: Eof) -> Result<Vec<Link>, Fault> {
     let own = links.len() as u64;
@@ -172,14 +241,7 @@ async fn end_blocks(mut links: Vec<Link>, eof: Eof) -> Result<Vec<Link>, Fault> 
             Eof::Total(total) if number == 0 => Header::end_of_file(total.into(), false),
             _ => Header::end_of_data(false),
         };
-        let mut rest = &header.encode()[..];
-        while !rest.is_empty() {
-            match link.send(rest, false) {
-                Ok(count) => rest = &rest[count..],
-                Err(error) => wait_writable(link, error).await?,
-            }
-        }
-        flush(link).await?;
+        send_bytes(link, &header.encode()).await?;
         link.finish();
     }
     Ok(links)
@@ -209,31 +271,38 @@ async fn wait_writable(link: &Link, error: std::io::Error) -> Result<(), Fault> 
 }
 
 /// One connection, until the supply has nothing more for it.
-async fn run<S: Supply>(mut link: Link, shared: Arc<Sending<S>>) -> Result<Link, Fault> {
+async fn run<S: Supply>(link: Link, shared: Arc<Sending<S>>) -> Result<Link, Fault> {
+    drive(link, Hand::new(Vec::new()), shared).await.map_err(|(fault, _)| fault)
+}
+
+async fn drive<S: Supply>(mut link: Link, mut hand: Hand, shared: Arc<Sending<S>>) -> Result<Link, Unsent> {
     link.begin();
-    let mut hand = Hand { parcel: None, header: [0; HEADER_BYTES], header_sent: 0, sent: 0, tally: Tally::new() };
-    let framing = match shared.framing {
-        Framing::Stream => "stream",
-        Framing::ModeE => "mode_e",
-    };
     loop {
         let waiting = shared.flow.waiting();
         let inner = shared.clone();
         let turn = shared.turns.run(move |turn| {
             let paused = take_turn(&mut link, &inner.flow, |link| inner.step(link, &mut hand, &mut turn.block));
-            inner.flow.count(framing, link.security(), link.take_moved());
+            inner.flow.count(inner.label, link.security(), link.take_moved());
             (link, hand, paused)
         });
         let paused;
-        (link, hand, paused) = turn.await?;
+        (link, hand, paused) = turn.await.map_err(lost)?;
         drop(waiting);
-        match paused? {
-            Pause::Read | Pause::Write => link.writable().await.map_err(|error| broken(&link, &error))?,
+        let pause = match paused {
+            Ok(pause) => pause,
+            Err(fault) if hand.before_sent == 0 && !hand.before.is_empty() => {
+                link.finish();
+                return Err((fault, Some(link)));
+            }
+            Err(fault) => return Err((fault, None)),
+        };
+        match pause {
+            Pause::Read | Pause::Write => link.writable().await.map_err(|error| lost(broken(&link, &error)))?,
             Pause::OurSide => {
                 let _waiting = shared.flow.waiting();
                 tokio::select! {
                     () = shared.supply.ready() => {}
-                    fault = gone(&link) => return Err(fault),
+                    fault = gone(&link) => return Err((fault, None)),
                 }
             }
             Pause::Sleep(time) => {
@@ -242,6 +311,20 @@ async fn run<S: Supply>(mut link: Link, shared: Arc<Sending<S>>) -> Result<Link,
             }
             Pause::Again => {}
             Pause::Done { .. } => return Ok(link),
+        }
+    }
+}
+
+impl Hand {
+    fn new(before: Vec<u8>) -> Self {
+        Self {
+            before,
+            before_sent: 0,
+            parcel: None,
+            header: [0; HEADER_BYTES],
+            header_sent: 0,
+            sent: 0,
+            tally: Tally::new(),
         }
     }
 }
@@ -271,6 +354,16 @@ impl<S: Supply> Sending<S> {
             }
             return Ok(None);
         };
+        if hand.before_sent < hand.before.len() {
+            let sent = link.send(&hand.before[hand.before_sent..], true);
+            return match took(link, sent)? {
+                Ok(count) => {
+                    hand.before_sent += count;
+                    Ok(None)
+                }
+                Err(pause) => Ok(Some(pause)),
+            };
+        }
         if hand.header_sent < HEADER_BYTES {
             let sent = link.send(&hand.header[hand.header_sent..], true);
             return match took(link, sent)? {

@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// Disk files on their way into a channel.
-pub(super) struct Dealer {
+pub(crate) struct Dealer {
     volumes: Volumes,
     pieces: Vec<DiskPiece>,
     /// Positions in `pieces`, in order of their ranges.
@@ -45,7 +45,7 @@ struct State {
 
 impl Dealer {
     /// Deals out `pieces` in their order, in parcels of `parcel_bytes`.
-    pub(super) fn new(volumes: Volumes, pieces: Vec<DiskPiece>, parcel_bytes: u64) -> Self {
+    pub(crate) fn new(volumes: Volumes, pieces: Vec<DiskPiece>, parcel_bytes: u64) -> Self {
         let mut order: Vec<_> = (0..pieces.len()).filter(|&index| !pieces[index].range.is_empty()).collect();
         order.sort_by_key(|&index| pieces[index].range.offset());
         let passed = pieces.iter().map(|_| Runs::default()).collect();

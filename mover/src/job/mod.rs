@@ -28,10 +28,10 @@ use tokio_util::sync::CancellationToken;
 use wire::{
     extent::ByteRange,
     id::{MoverId, TransferId},
-    mover::{Event, Fault, Outcome, Written},
+    mover::{Event, Fault, HttpDoor, Outcome, Written},
 };
 
-pub(crate) use self::run::run;
+pub(crate) use self::{deal::Dealer, run::run};
 use crate::{
     data::{ChannelHandle, Totals, Turns},
     disk::{Owner, Volumes},
@@ -47,6 +47,8 @@ pub(crate) struct Env {
     pub(crate) turns: Turns,
     pub(crate) totals: Arc<Totals>,
     pub(crate) parcel_bytes: u64,
+    /// Where HTTP clients are served.
+    pub(crate) http: Option<Box<HttpDoor>>,
     pub(crate) shutdown: Shutdown,
 }
 

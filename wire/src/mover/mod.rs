@@ -8,6 +8,7 @@
 //! - [`job`]: what a transfer moves: from a source to a sink.
 //! - [`call`]: short questions with one answer: disk files, library, drives.
 //! - [`status`]: what a mover says of itself.
+//! - [`http`]: where it serves HTTP clients, and what one may have that was sent there.
 //! - [`fault`]: why something did not work, and what that means to the gateway.
 //! - [`frame`]: how all of it is laid on the wire.
 //!
@@ -34,6 +35,7 @@ pub mod call;
 pub mod channel;
 pub mod fault;
 pub mod frame;
+pub mod http;
 pub mod job;
 pub mod status;
 
@@ -43,6 +45,7 @@ pub use self::{
     call::{Answer, Call, Mounted, MoveTo, Slot, SlotKind},
     channel::{ChannelSpec, Framing, Open, PeerCheck, Security, TlsSide},
     fault::{Fault, FaultKind},
+    http::{Grant, GrantKey, HttpDoor},
     job::{
         Append, Eof, FilePiece, Job, Member, NewFile, Outcome, Piece, PieceFault, SegmentOf, Sink, Source, TapeEnd,
         VolumeFile, Written,
@@ -56,7 +59,7 @@ use crate::{
 
 /// The version both sides must speak. A mover answers a [`Request::Hello`] of another version with
 /// [`FaultKind::Version`] and closes.
-pub const PROTOCOL_VERSION: u16 = 1;
+pub const PROTOCOL_VERSION: u16 = 2;
 
 /// What a gateway asks of a mover.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::HttpDoor;
 use crate::id::{DriveId, LibraryId, TransferId, VolumeLabel};
 
 /// A mover's state.
@@ -23,6 +24,8 @@ pub struct MoverStatus {
     pub relayed_bytes: u64,
     /// The mover is shutting down: it finishes what moves and takes nothing new.
     pub draining: bool,
+    /// Where HTTP clients are served, if anywhere.
+    pub http: Option<Box<HttpDoor>>,
 }
 
 /// A disk volume's state.

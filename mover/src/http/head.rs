@@ -1,0 +1,146 @@
+//! A request's head: what is asked, as far as it counts here. Pure.
+//!
+//! Parsed by `httparse`, as hyper does. What bodies there could be is refused before anything is done: only GET and HEAD
+//! are served.
+
+use wire::mover::http::GRANT_PARAMETER;
+
+/// The longest head: a grant, and what clients add of their own.
+pub(super) const MAX_HEAD_BYTES: usize = 16 << 10;
+
+/// The most header fields.
+const MAX_FIELDS: usize = 64;
+
+/// What is asked.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Asked {
+    /// Only what is said of the file, not its bytes.
+    pub(super) head: bool,
+    /// The grant in the query.
+    pub(super) grant: Option<String>,
+    /// The client wants to ask again on this connection.
+    pub(super) keep: bool,
+    pub(super) range: Option<String>,
+    pub(super) if_range: Option<String>,
+    pub(super) if_match: Option<String>,
+    pub(super) if_none_match: Option<String>,
+    pub(super) if_modified_since: Option<String>,
+    pub(super) if_unmodified_since: Option<String>,
+}
+
+/// Why a head is not answered as it wishes; the connection ends with the answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Bad {
+    /// It is no HTTP.
+    Malformed,
+    /// It is too long.
+    TooLong,
+    /// A method that is not served here.
+    Method,
+    /// A body comes, and none is wanted.
+    Body,
+}
+
+/// Takes a head off the front of `input`: what it asks, and how many bytes it has. `None` while it is not there whole.
+///
+/// # Errors
+///
+/// [`Bad`] if it is refused.
+///
+/// # Source
+///
+/// RFC 9112 sections 2 to 4 and 9.3.
+pub(super) fn parse(input: &[u8]) -> Result<Option<(Asked, usize)>, Bad> {
+    let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
+    let mut request = httparse::Request::new(&mut fields);
+    let length = match request.parse(input) {
+        Ok(httparse::Status::Complete(length)) => length,
+        Ok(httparse::Status::Partial) if input.len() >= MAX_HEAD_BYTES => return Err(Bad::TooLong),
+        Ok(httparse::Status::Partial) => return Ok(None),
+        Err(httparse::Error::TooManyHeaders) => return Err(Bad::TooLong),
+        Err(_) => return Err(Bad::Malformed),
+    };
+    let mut asked = Asked { keep: request.version == Some(1), ..Asked::default() };
+    match request.method {
+        Some("GET") => {}
+        Some("HEAD") => asked.head = true,
+        _ => return Err(Bad::Method),
+    }
+    asked.grant = request.path.and_then(grant);
+    for field in request.headers.iter() {
+        let Ok(value) = std::str::from_utf8(field.value).map(str::trim) else { continue };
+        let text = || Some(value.to_owned());
+        match field.name.to_ascii_lowercase().as_str() {
+            "connection" => {
+                let says = |word: &str| value.split(',').any(|item| item.trim().eq_ignore_ascii_case(word));
+                asked.keep = (asked.keep || says("keep-alive")) && !says("close");
+            }
+            "content-length" if value != "0" => return Err(Bad::Body),
+            "transfer-encoding" => return Err(Bad::Body),
+            "range" => asked.range = text(),
+            "if-range" => asked.if_range = text(),
+            "if-match" => asked.if_match = text(),
+            "if-none-match" => asked.if_none_match = text(),
+            "if-modified-since" => asked.if_modified_since = text(),
+            "if-unmodified-since" => asked.if_unmodified_since = text(),
+            _ => {}
+        }
+    }
+    Ok(Some((asked, length)))
+}
+
+/// The grant in a request's target. Its letters need no escape; a client that escapes them all the same has another text.
+fn grant(target: &str) -> Option<String> {
+    let (_, query) = target.split_once('?')?;
+    let query = query.split('#').next().unwrap_or_default();
+    query.split('&').find_map(|pair| pair.strip_prefix(GRANT_PARAMETER)?.strip_prefix('=')).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_head_is_taken_when_it_is_whole() {
+        let text =
+            b"GET /b/a%20key?x=1&penstock-grant=AbC-_9 HTTP/1.1\r\nHost: elsewhere\r\nRange: bytes=0-9\r\n\r\nGET";
+        let whole = text.len() - 3;
+        for cut in 0..whole {
+            assert_eq!(parse(&text[..cut]), Ok(None), "cut at {cut}");
+        }
+        let (asked, length) = parse(text).expect("good").expect("whole");
+        assert_eq!(
+            (length, asked.grant.as_deref(), asked.range.as_deref()),
+            (whole, Some("AbC-_9"), Some("bytes=0-9"))
+        );
+        assert!(asked.keep && !asked.head);
+    }
+
+    #[test]
+    fn connections_end_when_the_client_says_so() {
+        let keeps = |text: &str| parse(text.as_bytes()).expect("good").expect("whole").0.keep;
+        assert!(!keeps("HEAD / HTTP/1.1\r\nConnection: foo, Close\r\n\r\n"));
+        assert!(!keeps("GET / HTTP/1.0\r\n\r\n"));
+        assert!(keeps("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"));
+    }
+
+    #[test]
+    fn what_is_not_served_is_refused() {
+        assert_eq!(parse(b"PUT / HTTP/1.1\r\n\r\n"), Err(Bad::Method));
+        assert_eq!(parse(b"GET / HTTP/1.1\r\nContent-Length: 1\r\n\r\n"), Err(Bad::Body));
+        assert_eq!(parse(b"GET / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"), Err(Bad::Body));
+        assert_eq!(parse(b"\x16\x03\x01\x02\x00\x01"), Err(Bad::Malformed));
+        let long = [&b"GET / HTTP/1.1\r\nX: "[..], &vec![b'a'; MAX_HEAD_BYTES]].concat();
+        assert_eq!(parse(&long), Err(Bad::TooLong));
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            let _ = parse(&bytes);
+            let _ = parse(&[b"GET / HTTP/1.1\r\n", &bytes[..], b"\r\n\r\n"].concat());
+        }
+    }
+}
