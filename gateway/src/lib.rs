@@ -22,6 +22,7 @@ pub mod hsm;
 pub mod identity;
 pub mod mounts;
 pub mod movers;
+mod redirect;
 mod relay;
 pub mod s3;
 #[cfg(test)]

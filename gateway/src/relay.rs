@@ -10,6 +10,7 @@ use std::{io, sync::Arc, time::Duration};
 use bytes::{Bytes, BytesMut};
 use daemon::Shutdown;
 use futures::Stream;
+use hyper::HeaderMap;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     sync::{mpsc, oneshot},
@@ -17,7 +18,7 @@ use tokio::{
 };
 use wire::{
     extent::ByteRange,
-    id::CosName,
+    id::{BitfileId, CosName},
     mover::{Framing, PeerCheck, Security, TlsSide},
 };
 
@@ -25,6 +26,7 @@ use crate::{
     failure::{Failure, FailureKind},
     files::Readable,
     identity::Principal,
+    redirect::{self, Reason, Route},
     transfer::{DataPort, Part, Pipe, PortSpec, Publisher, Retrieve, Running, Side, Step, Store, Summary, Transfers},
 };
 
@@ -76,6 +78,21 @@ impl Relay {
         Self { transfers: transfers.clone(), door, stall_limit, shutdown: shutdown.clone() }
     }
 
+    /// Where a client is sent that reads a file; `secure` if it came over TLS.
+    ///
+    /// # Errors
+    ///
+    /// Why it is served here.
+    pub(crate) async fn route(&self, headers: &HeaderMap, bitfile: BitfileId, secure: bool) -> Result<Route, Reason> {
+        redirect::wish(headers)?;
+        self.transfers.route(bitfile, secure).await
+    }
+
+    /// Counts a client that was sent away.
+    pub(crate) fn sent_away(&self) {
+        metrics::counter!("penstock_redirects_total", "door" => self.door).increment(1);
+    }
+
     /// Writes a body to a mover and has it published: `publisher` waits for what `decide` says, and hears nothing if the
     /// body is refused. Returns how the transfer ended.
     ///
@@ -125,7 +142,7 @@ impl Relay {
         who: &Principal,
         file: Readable,
         range: ByteRange,
-        reason: &'static str,
+        reason: Reason,
     ) -> Result<impl Stream<Item = io::Result<Bytes>> + Send + Sync + use<>, Failure> {
         let (pieces, received) = mpsc::channel(PIECES);
         if !range.is_empty() {
@@ -138,7 +155,7 @@ impl Relay {
             let relay = self.clone();
             self.shutdown.spawn_until_cut(async move {
                 let _port = port;
-                relay.pump(pipe, running, range.length(), pieces, reason).await;
+                relay.pump(pipe, running, range.length(), pieces, reason.label()).await;
             });
         }
         Ok(futures::stream::unfold(received, |mut received| async move { Some((received.recv().await?, received)) }))

@@ -49,6 +49,11 @@ impl Caller {
         self.principal.as_ref().map(|principal| principal.account.as_str())
     }
 
+    /// Whether the request came over TLS.
+    pub(super) fn is_secure(&self) -> bool {
+        self.connection.is_some_and(|connection| connection.secure)
+    }
+
     fn is_admin(&self) -> bool {
         self.principal.as_ref().is_some_and(|principal| principal.admin)
     }

@@ -42,6 +42,26 @@ pub(super) struct Attributes {
     pub(super) upload: Option<String>,
 }
 
+impl Attributes {
+    /// Whether the client's own words on the object come to so many bytes at most, and are plain text: a redirect carries
+    /// them in its URL.
+    pub(super) fn fit_url(&self, most: usize) -> bool {
+        let own = [
+            &self.content_type,
+            &self.content_encoding,
+            &self.content_language,
+            &self.content_disposition,
+            &self.cache_control,
+            &self.expires,
+            &self.redirect,
+        ];
+        let own = own.into_iter().flatten();
+        let texts = || own.clone().chain(self.metadata.iter().flat_map(|(name, value)| [name, value]));
+        let plain = |text: &String| text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+        texts().map(String::len).sum::<usize>() <= most && texts().all(plain)
+    }
+}
+
 /// Of an upload in parts: what the object will have, and how its sums are made.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]

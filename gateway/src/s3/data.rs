@@ -27,6 +27,7 @@ use super::{
 use crate::{
     files::{Readable, Target},
     identity::Principal,
+    redirect::Reason,
     relay::Body,
     transfer::{Publisher, Store, StoreMode},
 };
@@ -244,7 +245,7 @@ impl Door {
         path: &str,
         file: &FileInfo,
         range: ByteRange,
-        reason: &'static str,
+        reason: Reason,
     ) -> S3Result<StreamingBlob> {
         let file = Readable { path: path.to_owned(), file: file.clone() };
         let bytes = self.relay.send(who, file, range, reason).await.map_err(of_failure)?;

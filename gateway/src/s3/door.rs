@@ -51,7 +51,7 @@ use super::{
     before, cors,
     service::Service,
 };
-use crate::relay::Relay;
+use crate::{redirect::Route, relay::Relay};
 
 /// Marks an answer whose status `s3s` does not know.
 pub(super) const ACCEPTED: HeaderName = HeaderName::from_static("x-penstock-status");
@@ -254,6 +254,7 @@ impl House {
         if method == Method::OPTIONS {
             return Ok(self.preflight(&method, &headers, &rules, &id));
         }
+        let path = request.uri().path().to_owned();
         let attributes = request.uri().query().is_some_and(|query| query.starts_with("attributes"));
         let mut response = match before::prepare(&self.door, &mut request).await {
             Err(error) => error.to_http_response().map_err(|error| s3s::HttpError::new(error.into()))?,
@@ -262,6 +263,9 @@ impl House {
                 self.pass_on(request).await?
             }
         };
+        if let Some(route) = response.extensions_mut().remove::<Route>() {
+            response = self.redirected(&route, &path, response.headers())?;
+        }
         if let Some(answer) = cors::Asked::of(&method, &headers).and_then(|asked| asked.answer(&rules, false)) {
             response.headers_mut().extend(answer);
         }
@@ -273,6 +277,25 @@ impl House {
             response = plain_tag(response).await?;
         }
         finish(response, &method, &id).await
+    }
+
+    /// Sends a client to the mover, which says of the object what is said here.
+    fn redirected(&self, route: &Route, path: &str, said: &HeaderMap) -> Result<Response<Body>, s3s::HttpError> {
+        let location = route.location(path, said).and_then(|text| HeaderValue::try_from(text).ok());
+        let answer = match location {
+            Some(location) => {
+                self.door.relay.sent_away();
+                let mut error = s3s::s3_error!(TemporaryRedirect, "the object is read at the address in Location");
+                let kind = HeaderValue::from_static("application/xml");
+                error.set_headers(HeaderMap::from_iter([(LOCATION, location), (CONTENT_TYPE, kind)]));
+                error
+            }
+            None => {
+                let text = "what is said of this object does not fit a redirect: send x-penstock-direct: off";
+                s3s::S3Error::with_message(s3s::S3ErrorCode::InternalError, text)
+            }
+        };
+        answer.to_http_response().map_err(|error| s3s::HttpError::new(error.into()))
     }
 
     async fn pass_on(&self, request: Request<Incoming>) -> Result<Response<Body>, s3s::HttpError> {

@@ -1,6 +1,7 @@
 //! Reading objects: GET, HEAD, and what is known of one without its bytes.
 
 use catalog::{Object, ObjectData, VersionRef};
+use hyper::HeaderMap;
 use s3s::{S3ErrorCode, S3Request, S3Response, S3Result, dto::*, s3_error};
 use wire::extent::ByteRange;
 
@@ -14,7 +15,14 @@ use super::{
     restore::STANDARD,
     shown::{self, etag, timestamp},
 };
-use crate::identity::Principal;
+use crate::{
+    identity::Principal,
+    redirect::{Reason, Route},
+};
+
+/// How much a client's own words on an object may be for the client to be sent away with them: 1 KiB, and so much again
+/// for what the door says and for where the bytes are.
+const MAX_SAID_BYTES: usize = 1024;
 
 /// What a client asks to hold before it is sent anything.
 #[derive(Default)]
@@ -154,14 +162,20 @@ impl Door {
         let call = Call::of(&request)?;
         let input = request.input;
         no_encryption(&[input.sse_customer_algorithm.as_deref()])?;
+        let in_parts = input.part_number.is_some();
         let Seen { found, bytes, head } = self.seen(&call, wanted!(input)).await?;
         self.readable(&found)?;
-        let reader = self.reader(&call, &found.view).await?;
-        let path = format!("/{}/{}", found.view.bucket.name, found.object.key);
-        let body = self.send(&reader, &path, &found.data.file, bytes, "get").await?;
-        Ok(S3Response::new(GetObjectOutput {
+        let mut extensions = hyper::http::Extensions::new();
+        let body = match self.away(&request.headers, &call, &found, in_parts, bytes).await {
+            Ok(route) => {
+                extensions.insert(route);
+                None
+            }
+            Err(reason) => Some(self.passed_on(&call, &found, bytes, reason).await?),
+        };
+        let output = GetObjectOutput {
             accept_ranges: head.accept_ranges,
-            body: Some(body),
+            body,
             cache_control: head.cache_control,
             checksum_crc32: head.checksum_crc32,
             checksum_crc32c: head.checksum_crc32c,
@@ -189,7 +203,35 @@ impl Door {
             version_id: head.version_id,
             website_redirect_location: head.website_redirect_location,
             ..GetObjectOutput::default()
-        }))
+        };
+        let mut response = S3Response::new(output);
+        response.extensions = extensions;
+        Ok(response)
+    }
+
+    /// Where a client is sent for an object's bytes, or why it is served here.
+    async fn away(
+        &self,
+        headers: &HeaderMap,
+        call: &Call,
+        found: &Found,
+        in_parts: bool,
+        bytes: ByteRange,
+    ) -> Result<Route, Reason> {
+        if in_parts {
+            return Err(Reason::Part);
+        }
+        // What is said of the object goes into the URL.
+        if bytes.is_empty() || !found.attributes.fit_url(MAX_SAID_BYTES) {
+            return Err(Reason::Long);
+        }
+        self.relay.route(headers, found.data.file.bitfile, call.caller.is_secure()).await
+    }
+
+    async fn passed_on(&self, call: &Call, found: &Found, bytes: ByteRange, reason: Reason) -> S3Result<StreamingBlob> {
+        let reader = self.reader(call, &found.view).await?;
+        let path = format!("/{}/{}", found.view.bucket.name, found.object.key);
+        self.send(&reader, &path, &found.data.file, bytes, reason).await
     }
 
     pub(super) async fn head(&self, request: S3Request<HeadObjectInput>) -> S3Result<S3Response<HeadObjectOutput>> {

@@ -10,6 +10,8 @@ use md5::Digest as _;
 use s3s::{S3Request, S3Response, S3Result, dto::*, s3_error};
 use wire::checksum::Sums;
 
+use crate::redirect::Reason;
+
 use super::{
     Door,
     access::{Call, attributes_of},
@@ -222,7 +224,7 @@ impl Door {
         let owner = self.writer(&call, &view).await?;
         let kept: UploadAttributes = attributes::read(&upload.attributes);
         let reader = self.reader(&call, &source.view).await?;
-        let body = self.send(&reader, &source.object.key, &source.data.file, range, "copy").await?;
+        let body = self.send(&reader, &source.object.key, &source.data.file, range, Reason::Copy).await?;
         let incoming = super::data::Incoming {
             body: Some(body),
             trailers: None,

@@ -6,6 +6,7 @@
 //! - `pipe`: a door that passes bytes on itself, as a mover's peer.
 //! - `plan`: pure: who connects to whom and sends what. `store::merge`: pure: what was received becomes a file.
 //! - `crew`: the movers' transfers that make up one of ours; `wiring`: data endpoints between movers.
+//! - `place`: where a file is, for doors that send their client there.
 //! - `shelf`: classes and volumes, as they were a moment ago.
 //!
 //! Owns what moves at the moment. Talks to [`crate::movers`] and the catalogue. Never checks a permission: doors get
@@ -20,6 +21,7 @@ mod crew;
 mod desk;
 mod listing;
 mod pipe;
+mod place;
 mod plan;
 mod port;
 mod publisher;
@@ -50,7 +52,7 @@ use daemon::{
 };
 use futures::stream::BoxStream;
 use tokio::sync::Semaphore;
-use wire::id::CosName;
+use wire::id::{BitfileId, CosName};
 
 pub use self::{
     ask::{CutUpload, Part, Presence, Retrieve, Store, StoreMode},
@@ -65,6 +67,7 @@ use crate::{
     config::Config,
     failure::{Failure, FailureKind},
     movers::Movers,
+    redirect::{Reason, Route},
 };
 
 /// Runs transfers. Cheap to clone.
@@ -184,6 +187,15 @@ impl Transfers {
     /// If the mover does not answer.
     pub async fn pipe(&self, address: std::net::SocketAddr) -> Result<Pipe, Failure> {
         pipe::connect(&self.0, address).await
+    }
+
+    /// The way to a file's bytes for an HTTP client that is sent there; `secure` if it came over TLS.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot be sent there.
+    pub(crate) async fn route(&self, bitfile: BitfileId, secure: bool) -> Result<Route, Reason> {
+        place::route(&self.0, bitfile, secure).await
     }
 
     /// Sends a text that the gateway makes: a directory listing.

@@ -7,7 +7,7 @@ use catalog::{Entry, FileInfo, TapeRead, TreePath};
 use hyper::{
     Method, Request, StatusCode,
     body::Incoming,
-    header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, LAST_MODIFIED},
+    header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, LAST_MODIFIED, LOCATION},
 };
 use tokio::{sync::mpsc, time::timeout};
 use wire::extent::ByteRange;
@@ -23,6 +23,7 @@ use crate::{
     files::{Item, Readable},
     hsm::Ask,
     identity::{Principal, Right},
+    redirect::Reason,
     transfer::Waiting,
 };
 
@@ -83,8 +84,20 @@ impl Door {
             Some(range) => range,
             None => ByteRange::new(0, file.size_bytes).map_err(|bad| Failure::new(FailureKind::Internal, bad))?,
         };
+        let reason = match self.relay.route(headers, file.bitfile, true).await {
+            Ok(route) => match route.location(request.uri().path(), answer.headers()) {
+                Some(location) => {
+                    self.relay.sent_away();
+                    let mut answer = empty(StatusCode::TEMPORARY_REDIRECT);
+                    set(&mut answer, LOCATION, location);
+                    return Ok(answer);
+                }
+                None => Reason::Long,
+            },
+            Err(reason) => reason,
+        };
         let readable = Readable { path: path.to_string(), file: file.clone() };
-        *answer.body_mut() = stream(self.relay.send(who, readable, range, "get").await?);
+        *answer.body_mut() = stream(self.relay.send(who, readable, range, reason).await?);
         Ok(answer)
     }
 

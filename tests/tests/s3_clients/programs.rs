@@ -5,7 +5,7 @@ use std::{path::PathBuf, process::Stdio, time::Duration};
 use anyhow::{Context, Result, ensure};
 use catalog::AccessKey;
 use gateway::s3::secrets::{Sealer, new_key};
-use tests::{Site, User, bytes};
+use tests::{Site, SiteBuilder, User, bytes};
 use tokio::process::Command;
 
 /// No client here needs longer; one that hangs fails its test.
@@ -37,7 +37,11 @@ impl Said {
 
 impl Programs {
     pub(crate) async fn start() -> Result<Self> {
-        let site = Site::builder()
+        Self::of(Site::builder()).await
+    }
+
+    pub(crate) async fn of(builder: SiteBuilder) -> Result<Self> {
+        let site = builder
             .gateway(|config| {
                 config.s3.listen_clear = vec!["127.0.0.1:0".parse().expect("an address")];
             })
@@ -60,6 +64,11 @@ impl Programs {
         // Of its own accord the program signs URLs for us-east-1 by version 2, which the door does not take.
         std::fs::write(site.folder().join("aws-config"), "[default]\ns3 =\n  signature_version = s3v4\n")?;
         Ok(Self { site, alice, key, secret: secret.expose().clone() })
+    }
+
+    #[allow(dead_code, reason = "used by the tests of redirects")]
+    pub(crate) const fn site(&self) -> &Site {
+        &self.site
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {

@@ -87,7 +87,7 @@ impl Programs {
         Self::of(Site::builder().tape(2, 4), change).await
     }
 
-    async fn of(builder: SiteBuilder, change: impl FnOnce(&mut Config) + Send + 'static) -> Result<Self> {
+    pub(crate) async fn of(builder: SiteBuilder, change: impl FnOnce(&mut Config) + Send + 'static) -> Result<Self> {
         let change = move |config: &mut Config| {
             config.webdav.listen = vec!["127.0.0.1:0".parse().expect("an address")];
             config.hsm.batch_wait = TimeSpan::seconds(0);
