@@ -106,7 +106,7 @@ async fn a_server_of_another_name_or_authority_is_not_told_who_asks() {
     options.target.host = "127.0.0.2".to_owned();
     let other = impostor(&site, &options.target.host).await;
     options.target.port = other;
-    let error = Client::open(Arc::new(options)).await.err().expect("not let in");
+    let Err(error) = Client::open(Arc::new(options)).await else { panic!("let in") };
     println!("{error}");
     assert!(matches!(error, ClientError::Tls { .. }), "{error}");
     let text = format!("{error}");
@@ -116,7 +116,7 @@ async fn a_server_of_another_name_or_authority_is_not_told_who_asks() {
     let stranger = SiteCa::in_memory("stranger", &Clock::real()).expect("an authority");
     let store = TrustStore::from_pem(stranger.certificate_pem().as_bytes(), TrustOptions::default());
     options.identity.as_mut().expect("an identity").trust = Trust::fixed(store.expect("an authority"));
-    let error = Client::open(Arc::new(options)).await.err().expect("not let in");
+    let Err(error) = Client::open(Arc::new(options)).await else { panic!("let in") };
     println!("{error}");
     assert!(matches!(error, ClientError::Tls { .. }) && error.to_string().contains("trust"), "{error}");
 }
