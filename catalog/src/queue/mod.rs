@@ -28,7 +28,7 @@ use crate::time::Timestamp;
 macro_rules! work_columns {
     () => {
         "w.id, w.kind, w.pool, w.bitfile, w.volume, w.file, w.bytes, w.created_us, w.due_us, w.deadline_us, w.epoch, \
-         w.holder, w.failures, w.reason"
+         w.holder, w.failures, w.reason, w.scrub, w.place"
     };
 }
 
@@ -45,7 +45,7 @@ macro_rules! claim {
             UPDATE work AS w SET holder = $6, epoch = epoch + 1, due_us = $7
             WHERE id IN (SELECT id FROM chosen WHERE ahead < $5)
             RETURNING id, kind, pool, bitfile, volume, file, bytes, created_us, due_us, deadline_us, epoch, holder,
-                failures, reason"
+                failures, reason, scrub, place"
         )
     };
 }
@@ -141,10 +141,7 @@ impl Catalog {
     ///
     /// Only those of the database.
     pub async fn finish(&self, tickets: Vec<Ticket>) -> Result<Vec<Ticket>> {
-        self.write(tickets, |tickets, tx| {
-            Box::pin(async move { read_tickets(&tx.rows(&FINISH, args![&ticket_rows(tickets)?]).await?) })
-        })
-        .await
+        self.write(tickets, |tickets, tx| Box::pin(finish(tickets, tx))).await
     }
 
     /// Notes failures and what happens next. Claims no longer in force are passed over. Returns the claims that
@@ -253,7 +250,13 @@ async fn take(claim: &Claim, tx: &mut Tx) -> Result<Vec<WorkItem>> {
     Ok(items)
 }
 
-async fn fail(failures: &[WorkFailure], tx: &mut Tx) -> Result<Vec<Ticket>> {
+/// Removes work that is done.
+pub(crate) async fn finish(tickets: &[Ticket], tx: &mut Tx) -> Result<Vec<Ticket>> {
+    read_tickets(&tx.rows(&FINISH, args![&ticket_rows(tickets)?]).await?)
+}
+
+/// Notes failures.
+pub(crate) async fn fail(failures: &[WorkFailure], tx: &mut Tx) -> Result<Vec<Ticket>> {
     #[derive(Serialize)]
     struct FailRow<'a> {
         id: i64,
@@ -359,5 +362,7 @@ fn read_work(row: &mut Cursor<'_>) -> Result<WorkItem> {
         holder: row.maybe_text()?.map(Holder::from_column),
         failures: row.small()?,
         reason: row.maybe_text()?,
+        scrub: row.maybe_number()?,
+        place: row.maybe_text()?,
     })
 }

@@ -6,6 +6,7 @@ pub mod bulk;
 pub mod name;
 pub mod policy;
 pub mod s3;
+pub mod scrub;
 pub mod stats;
 pub mod volume;
 pub mod work;
@@ -24,6 +25,10 @@ pub use policy::{ClassOfService, Hierarchy, MediumKind, Policies, StorageClass, 
 pub use s3::{
     AccessKey, Bucket, CompleteUpload, DeleteObject, Deleted, NewBucket, NewObject, NewPart, NewUpload, Object,
     ObjectData, Precondition, Retention, Tags, Upload, UploadPart, Version, VersionRef, Versioning,
+};
+pub use scrub::{
+    AfterVerify, KEPT_SCRUBS, NewScrub, Scrub, ScrubFound, ScrubItem, ScrubListed, ScrubTarget, Verified,
+    VerifiedSegment,
 };
 pub use stats::{COUNT_LIMIT, QueueLength, Reclaimed, Statistics, VolumeFile};
 pub use volume::{AppendWish, Home, Medium, NewVolume, TapePosition, Volume, VolumeState};

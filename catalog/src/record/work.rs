@@ -119,6 +119,10 @@ pub struct WorkItem {
     pub failures: u32,
     /// Why it failed last, or waits.
     pub reason: Option<String>,
+    /// Of a verification, the scrub it belongs to.
+    pub scrub: Option<u64>,
+    /// Of a verification of a whole volume, how far it has been read.
+    pub place: Option<String>,
 }
 
 impl WorkItem {

@@ -29,6 +29,7 @@ fn all() -> Vec<&'static Statement> {
         crate::relocate::ALL,
         crate::replicas::ALL,
         crate::retire::ALL,
+        crate::scrubs::ALL,
         crate::segments::ALL,
         crate::staging::ALL,
         crate::staging::ASK,
@@ -104,7 +105,7 @@ async fn every_statement_has_the_same_columns_and_types_on_both_databases() {
 
 /// Tables that grow with the number of files or requests. The others (volumes, accounts, policies, leases) may be read
 /// whole.
-const LARGE: [&str; 13] = [
+const LARGE: [&str; 14] = [
     "entry",
     "bitfile",
     "copy",
@@ -118,6 +119,7 @@ const LARGE: [&str; 13] = [
     "version",
     "upload",
     "bulk_file",
+    "scrub_result",
 ];
 
 #[tokio::test]

@@ -15,6 +15,7 @@ mod purge;
 mod queue;
 mod relocate;
 mod replicas;
+mod scrubs;
 mod site;
 mod staging;
 mod tree_model;
