@@ -269,11 +269,11 @@ pub(super) async fn cancel(
 }
 
 pub(super) async fn scrubs(Axum(state): Axum<State>) -> Answer<Vec<Scrub>> {
-    Ok(Json(state.hsm.scrubs()))
+    Ok(Json(state.hsm.scrubs().await?))
 }
 
 pub(super) async fn scrub(Axum(state): Axum<State>, Path(number): Path<u64>) -> Answer<Scrub> {
-    Ok(Json(state.hsm.get_scrub(number)?))
+    Ok(Json(state.hsm.get_scrub(number).await?))
 }
 
 pub(super) async fn start_scrub(

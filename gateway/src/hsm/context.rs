@@ -62,6 +62,7 @@ pub(super) struct Wakes {
     pub(super) reclaim: Notify,
     pub(super) expire: Notify,
     pub(super) verify: Notify,
+    pub(super) scrub: Notify,
     pub(super) drain: Notify,
 }
 

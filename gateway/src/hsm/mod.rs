@@ -35,7 +35,7 @@ mod recall;
 mod reclaim;
 mod replicate;
 mod scrub;
-mod scrub_start;
+mod scrub_list;
 mod space;
 mod spare;
 mod stage;
@@ -56,16 +56,16 @@ use wire::{
     id::{AccountName, BitfileId, DriveId, GatewayId, RequestId, VolumeLabel, WorkId},
 };
 
+use self::context::Context;
 pub use self::{
     bulk::{BulkWish, Locality},
     config::HsmConfig,
     live::Live,
     queue::Described,
     replicate::Replicated,
-    scrub_start::Scope,
+    scrub::Scope,
     ticket::Ticket,
 };
-use self::{context::Context, scrub::Scrubs};
 use crate::{
     failure::{Failure, FailureKind},
     mounts::{Fleet, MountService, Pools},
@@ -115,7 +115,6 @@ pub struct Ask {
 #[derive(Clone)]
 pub struct Hsm {
     context: Context,
-    scrubs: Scrubs,
     shutdown: Shutdown,
 }
 
@@ -126,7 +125,7 @@ impl Hsm {
         let Parts { catalog, fleet, gateway, holder, config, pools } = parts;
         let services = config.services;
         let context = Context::new(catalog, fleet, gateway, holder, config);
-        let hsm = Self { context: context.clone(), scrubs: Scrubs::default(), shutdown: shutdown.clone() };
+        let hsm = Self { context: context.clone(), shutdown: shutdown.clone() };
         if !services {
             return hsm;
         }
@@ -404,7 +403,7 @@ type Start = Box<dyn Fn(Context, Shutdown) -> Service + Send + Sync>;
 
 /// Everything that needs tapes: one gateway has the library, and so runs them all.
 async fn tape(hsm: Hsm, pools: Pools, fence: catalog::Fence, scope: Shutdown) {
-    let (context, scrubs) = (hsm.context.clone(), hsm.scrubs.clone());
+    let context = hsm.context.clone();
     let mounts = MountService::start(
         &scope,
         Arc::clone(&context.fleet),
@@ -420,8 +419,9 @@ async fn tape(hsm: Hsm, pools: Pools, fence: catalog::Fence, scope: Shutdown) {
     tokio::join!(
         stage::run(context.clone(), fence.clone(), mounts.clone(), scope.clone()),
         migrate::run(context.clone(), fence.clone(), mounts.clone(), scope.clone()),
-        drain::run(hsm, fence, mounts.clone(), scope.clone()),
-        verify::run(context.clone(), scrubs, mounts, scope),
+        drain::run(hsm, fence.clone(), mounts.clone(), scope.clone()),
+        scrub_list::run(context.clone(), fence, scope.clone()),
+        verify::run(context.clone(), mounts, scope),
     );
     context.mounts.send_replace(None);
     context.change_board(|board| *board = context::Board::default());

@@ -12,6 +12,7 @@ use super::{
     Hsm,
     context::{Board, SessionState},
     policy::{estimate::Session, waits::Waits},
+    scrub,
 };
 use crate::{
     failure::{Failure, FailureKind},
@@ -89,7 +90,9 @@ impl Hsm {
             let from = if let After::Work(work) = after { work } else { None };
             let items = self.context.catalog.work_items(kind, from, room).await?;
             page.next = items.last().filter(|_| items.len() >= room as usize).map(|item| format!("w{}", item.id));
-            page.entries.extend(items.iter().filter(|item| item.kind != WorkKind::Stage).map(|item| self.work(item)));
+            let progress = self.scrub_progress(&items).await?;
+            let others = items.iter().filter(|item| item.kind != WorkKind::Stage);
+            page.entries.extend(others.map(|item| self.work(item, item.scrub.and_then(|scrub| progress.get(&scrub)))));
         }
         self.name(&mut page.entries).await?;
         Ok(page)
@@ -149,7 +152,17 @@ impl Hsm {
         }
     }
 
-    fn work(&self, item: &WorkItem) -> Entry {
+    /// How far the scrubs are to which these belong.
+    async fn scrub_progress(&self, items: &[WorkItem]) -> Result<HashMap<u64, String>, Failure> {
+        if items.iter().all(|item| item.scrub.is_none()) {
+            return Ok(HashMap::new());
+        }
+        let scrubs = self.context.catalog.scrubs().await?;
+        Ok(scrubs.iter().map(|scrub| (scrub.id, scrub::progress(scrub))).collect())
+    }
+
+    /// A row of the queue; `progress` of the scrub it belongs to.
+    fn work(&self, item: &WorkItem, progress: Option<&String>) -> Entry {
         let now = self.context.catalog.now();
         let running = item.holder.is_some() && item.due > now;
         let parked = item.due == catalog::Timestamp::NEVER;
@@ -163,6 +176,7 @@ impl Hsm {
                 Some(format!("given up: {reason}; `penstock admin cancel` drops it when you have looked"))
             }
             (Some(reason), State::Waiting, _) => Some(Waits::Retry { reason: reason.clone() }.to_string()),
+            (_, _, WorkKind::Verify) if progress.is_some() => progress.cloned(),
             (None, State::Waiting, WorkKind::Migrate) => Some(Waits::Batch.to_string()),
             _ => None,
         };

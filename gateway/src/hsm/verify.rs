@@ -1,14 +1,15 @@
 //! Verification: reads copies and compares their sums, throttled, without anybody waiting for it.
 //!
 //! Work comes from scrubs ([`super::scrub`]): one item for a bitfile, whose copies are read one volume after the other,
-//! each time under the volume's name as key, or one item for a whole volume. Disk volumes are read by their mover, tapes
+//! each time under the volume's name as key, or one item for a whole volume, read page by page. What a batch or page
+//! found is recorded before the next one begins, so that a killed gateway's successor goes on from there. Disk volumes are read by their mover, tapes
 //! through a mount of the lowest claim. Runs where the lease of the tape service is held.
 //!
 //! Invariant: what was found bad stays in the queue, given up with the reason, until a person has looked.
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use catalog::{AfterFailure, Claim, Located, Medium, Segment, Subject, WorkFailure, WorkItem, WorkKind};
+use catalog::{AfterVerify, Claim, Located, Medium, Segment, Subject, Verified, VerifiedSegment, WorkItem, WorkKind};
 use daemon::Shutdown;
 use tokio::sync::mpsc;
 use tracing::{error, info, warn};
@@ -25,7 +26,6 @@ use super::{
     copy::{Copy, Step},
     lead::awake,
     policy::recall::{TapeModel, order_recall},
-    scrub::{Found, Scrubs},
 };
 use crate::{
     mounts::{Mount, MountService, Purpose, Released, Wish},
@@ -39,7 +39,7 @@ const PAGE: u32 = 500;
 const BATCH_ITEMS: u32 = 500;
 
 /// Runs until `shutdown`.
-pub(super) async fn run(context: Context, scrubs: Scrubs, mounts: MountService, shutdown: Shutdown) {
+pub(super) async fn run(context: Context, mounts: MountService, shutdown: Shutdown) {
     let (ended_to, mut ended) = mpsc::channel::<String>(64);
     let mut active: BTreeSet<String> = BTreeSet::new();
     while awake(&context.wakes.verify, context.config.look_every.duration(), &shutdown).await {
@@ -59,13 +59,8 @@ pub(super) async fn run(context: Context, scrubs: Scrubs, mounts: MountService, 
             }
             let Ok(volume) = VolumeLabel::new(demand.pool.clone()) else { continue };
             active.insert(demand.pool.clone());
-            let verification = Verification {
-                context: context.clone(),
-                scrubs: scrubs.clone(),
-                mounts: mounts.clone(),
-                shutdown: shutdown.clone(),
-                volume,
-            };
+            let verification =
+                Verification { context: context.clone(), mounts: mounts.clone(), shutdown: shutdown.clone(), volume };
             let (ended, context) = (ended_to.clone(), context.clone());
             shutdown.spawn_until_cut(async move {
                 verification.run(demand.oldest).await;
@@ -79,7 +74,6 @@ pub(super) async fn run(context: Context, scrubs: Scrubs, mounts: MountService, 
 /// Everything to be read of one volume.
 struct Verification {
     context: Context,
-    scrubs: Scrubs,
     mounts: MountService,
     shutdown: Shutdown,
     volume: VolumeLabel,
@@ -220,44 +214,51 @@ impl Verification {
                 return Ok(()); // The claims run out.
             }
         };
-        let rate = self.scrubs.rate(&ids);
+        let rate = self.rate(items.iter().filter_map(|(item, _)| item.scrub).collect()).await;
         let found = match self.read(reader, &located, rate).await {
             Ok(found) => found,
             Err(error) => return Err((error, items.into_iter().map(|(item, _)| item).collect())),
         };
-        let (mut done, mut failures) = (Vec::new(), Vec::new());
-        for (item, bitfile) in items {
-            let Some(located) = located.iter().find(|located| located.bitfile.id == bitfile) else {
-                self.scrubs.gone(bitfile);
-                done.push(item.ticket());
-                continue;
-            };
-            let bad = found.iter().find(|found| found.bitfile == bitfile && found.problem.is_some());
-            let volumes = volumes_of(located);
-            let next = volumes.iter().position(|volume| *volume == self.volume).and_then(|at| volumes.get(at + 1));
-            let next_volume = next.cloned();
-            self.scrubs.found(&found, bitfile, next_volume.is_none());
-            let fail = |next, reason: String| WorkFailure { ticket: item.ticket(), reason, next };
-            match (bad.and_then(|bad| bad.problem.clone()), next_volume) {
-                (Some(problem), _) => failures.push(fail(AfterFailure::GiveUp, problem)),
-                (None, Some(next)) => {
-                    let next = AfterFailure::RetryFrom { pool: next.to_string() };
-                    failures.push(fail(next, format!("good on {}; other copies follow", self.volume)));
-                }
-                (None, None) => done.push(item.ticket()),
-            }
-        }
-        if let Err(error) = self.context.catalog.finish(done).await {
-            warn!(%error, "verification not finished");
-        }
-        claims::fail(&self.context, failures).await;
+        let verified = items.iter().map(|(item, bitfile)| {
+            let located = located.iter().find(|located| located.bitfile.id == *bitfile);
+            let found: Vec<_> = found.iter().filter(|found| found.bitfile == *bitfile).cloned().collect();
+            let next = after(&self.volume, located, &found);
+            Verified { ticket: item.ticket(), found, next }
+        });
+        self.record(verified.collect()).await;
         Ok(())
     }
 
+    /// The most bytes a second that these scrubs want together.
+    async fn rate(&self, scrubs: BTreeSet<u64>) -> Option<u64> {
+        if scrubs.is_empty() {
+            return None;
+        }
+        match self.context.catalog.scrubs().await {
+            Ok(all) => all.iter().filter(|scrub| scrubs.contains(&scrub.id)).filter_map(|scrub| scrub.rate).min(),
+            Err(error) => {
+                warn!(%error, "rates of scrubs not looked up; the usual one holds");
+                None
+            }
+        }
+    }
+
+    /// Notes what was found. What cannot be noted is read again when its claim runs out.
+    async fn record(&self, verified: Vec<Verified>) -> bool {
+        match self.context.catalog.record_verified(verified).await {
+            Ok(in_force) => !in_force.is_empty(),
+            Err(error) => {
+                warn!(volume = %self.volume, %error, "verification not noted");
+                false
+            }
+        }
+    }
+
+    /// Reads a volume from the item's place on.
     async fn whole_volume(&self, reader: &Reader, item: &WorkItem) -> Result<(), MoverError> {
-        let (mut after, mut bad) = (None, 0u64);
-        loop {
-            let page = self.context.catalog.bitfiles_on(&self.volume, after.as_deref(), PAGE).await;
+        let (mut place, mut bad) = (item.place.clone(), self.bad_so_far(item).await);
+        while !self.shutdown.is_stopping() {
+            let page = self.context.catalog.bitfiles_on(&self.volume, place.as_deref(), PAGE).await;
             let (located, next) = match page {
                 Ok(page) => page,
                 Err(error) => {
@@ -265,38 +266,46 @@ impl Verification {
                     return Ok(());
                 }
             };
-            let rate = self.scrubs.volume_rate(&self.volume);
-            match self.read(reader, &located, rate).await {
-                Ok(found) => {
-                    bad += found.iter().filter(|found| found.problem.is_some()).count() as u64;
-                    self.scrubs.found_on(&self.volume, &found);
-                }
+            let rate = self.rate(item.scrub.into_iter().collect()).await;
+            let found = match self.read(reader, &located, rate).await {
+                Ok(found) => found,
                 Err(error) => {
                     let failure = claims::failure(&self.context, item, error.to_string());
                     claims::fail(&self.context, vec![failure]).await;
                     return Err(error);
                 }
-            }
-            if next.is_none() || self.shutdown.is_stopping() {
+            };
+            bad += found.iter().filter(|found| found.problem.is_some()).count() as u64;
+            place.clone_from(&next);
+            let next = match next {
+                Some(place) => AfterVerify::GoOn { place },
+                None if bad == 0 => AfterVerify::Done,
+                None => AfterVerify::GiveUp {
+                    reason: format!("{bad} segments on {} are damaged or cannot be read", self.volume),
+                },
+            };
+            // A claim that is another's now is not worked on any more.
+            let recorded = self.record(vec![Verified { ticket: item.ticket(), found, next }]).await;
+            if !recorded || place.is_none() {
                 break;
             }
-            after = next;
-        }
-        self.scrubs.volume_done(&self.volume);
-        if bad == 0 {
-            if let Err(error) = self.context.catalog.finish(vec![item.ticket()]).await {
-                warn!(%error, "verification not finished");
-            }
-        } else {
-            let reason = format!("{bad} segments on {} are damaged or cannot be read", self.volume);
-            let failure = WorkFailure { ticket: item.ticket(), reason, next: AfterFailure::GiveUp };
-            claims::fail(&self.context, vec![failure]).await;
         }
         Ok(())
     }
 
+    /// What was found bad on the volume before its place: the volume is all that such a scrub reads.
+    async fn bad_so_far(&self, item: &WorkItem) -> u64 {
+        let Some(scrub) = item.scrub.filter(|_| item.place.is_some()) else { return 0 };
+        self.context.catalog.scrub(scrub).await.map_or(0, |scrub| scrub.bad)
+    }
+
     /// Reads what these bitfiles have on this volume, and says of each segment how it is.
-    async fn read(&self, reader: &Reader, located: &[Located], rate: Option<u64>) -> Result<Vec<Found>, MoverError> {
+    async fn read(
+        &self,
+        reader: &Reader,
+        located: &[Located],
+        rate: Option<u64>,
+    ) -> Result<Vec<VerifiedSegment>, MoverError> {
         let here: Vec<(BitfileId, &Segment)> = located
             .iter()
             .flat_map(|located| located.copies.iter().map(move |copy| (located.bitfile.id, copy)))
@@ -351,9 +360,10 @@ impl Verification {
                 error!(%bitfile, volume = %self.volume, problem, "copy is damaged");
                 self.context.remember_bad(bitfile, &self.volume, problem);
             }
-            Found { bitfile, volume: self.volume.clone(), bytes: segment.range.length(), problem, checked: now }
+            let bytes = segment.range.length();
+            VerifiedSegment { bitfile, volume: self.volume.clone(), bytes, problem, checked: now }
         });
-        let found: Vec<Found> = found.collect();
+        let found: Vec<VerifiedSegment> = found.collect();
         let text = format!("read {} segments of {}", found.len(), self.volume);
         self.context.live.batch(Kind::Verify, Some(&self.volume), found.len(), at, true, text);
         Ok(found)
@@ -384,6 +394,19 @@ impl Verification {
         };
         failed.into_iter().filter(|fault| of(fault).is_none_or(there)).collect()
     }
+}
+
+/// What is next for a bitfile of which `found` was read on `volume`; `None` for one that was deleted meanwhile.
+fn after(volume: &VolumeLabel, located: Option<&Located>, found: &[VerifiedSegment]) -> AfterVerify {
+    if let Some(problem) = found.iter().find_map(|found| found.problem.clone()) {
+        return AfterVerify::GiveUp { reason: problem };
+    }
+    let volumes = located.map(volumes_of).unwrap_or_default();
+    let next = volumes.iter().position(|one| one == volume).and_then(|at| volumes.get(at + 1));
+    next.map_or(AfterVerify::Done, |next| AfterVerify::Volume {
+        volume: next.clone(),
+        reason: format!("good on {volume}; other copies follow"),
+    })
 }
 
 /// The volumes a bitfile has segments on, in the order in which they are verified.

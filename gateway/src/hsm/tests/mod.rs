@@ -4,5 +4,6 @@ mod draining;
 pub(crate) mod fake;
 mod recalls;
 mod replicas;
+mod scrubbing;
 mod sinking;
 pub(crate) mod site;

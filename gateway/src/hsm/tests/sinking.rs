@@ -9,7 +9,7 @@ use super::{
     fake::{FakeFleet, label},
     site::{Site, eventually, quick},
 };
-use crate::hsm::{HsmConfig, Scope};
+use crate::hsm::HsmConfig;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_goes_to_two_cartridges_leaves_the_disk_and_comes_back_whole() {
@@ -241,37 +241,6 @@ async fn what_was_deleted_is_removed_however_often_the_mover_fails() {
         site.catalog.work_items(Some(WorkKind::Reclaim), None, 10).await.expect("items").is_empty()
     })
     .await;
-    site.end().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_scrub_reads_every_copy_and_names_the_bad_ones() {
-    let site = Site::new(FakeFleet::new(2, 4, 1 << 20)).await;
-    let good = site.put("good", "dual", &[("m1.disk0", b"good bytes")]).await;
-    let bad = site.put("bad", "dual", &[("m1.disk0", b"other bytes")]).await;
-    site.sink(good).await;
-    site.sink(bad).await;
-    let located = site.located(bad).await;
-    let segment = &located.copy(2).expect("a second copy").segments[0];
-    let wire::extent::Place::Tape { block, .. } = segment.extent.place else { panic!("on tape") };
-    site.fleet.world().bad_members.insert((segment.extent.volume.clone(), block));
-    let scrub = site.hsm.scrub(Scope::Class("dual".parse().expect("a name")), None).await.expect("begun");
-    eventually("the scrub is over", || async {
-        site.hsm.get_scrub(scrub.scrub).expect("there").state == wire::admin::queue::State::Completed
-    })
-    .await;
-    let done = site.hsm.get_scrub(scrub.scrub).expect("there");
-    assert_eq!((done.bad, done.total), (1, 4), "{done:?}");
-    let results = site.hsm.scrub_results(scrub.scrub, wire::id::WorkId(0), 100).await.expect("results");
-    let bad_ones: Vec<_> = results.iter().filter(|result| !result.good).collect();
-    assert_eq!((bad_ones.len(), bad_ones[0].bitfile, bad_ones[0].path.as_deref()), (1, bad, Some("/bad")));
-    let volume = segment.extent.volume.clone();
-    let scrub = site.hsm.scrub(Scope::Volume(volume), Some(1 << 30)).await.expect("begun");
-    eventually("the scrub is over", || async {
-        site.hsm.get_scrub(scrub.scrub).expect("there").state == wire::admin::queue::State::Completed
-    })
-    .await;
-    assert_eq!(site.hsm.get_scrub(scrub.scrub).expect("there").bad, 1);
     site.end().await;
 }
 

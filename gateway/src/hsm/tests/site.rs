@@ -29,7 +29,7 @@ pub(crate) struct Site {
     pub(crate) shutdown: Shutdown,
     config: HsmConfig,
     runs: u64,
-    _folder: tempfile::TempDir,
+    _folder: Option<tempfile::TempDir>,
 }
 
 pub(crate) fn quick() -> HsmConfig {
@@ -52,7 +52,12 @@ impl Site {
     pub(crate) async fn with(fleet: Arc<FakeFleet>, config: HsmConfig) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let url = format!("sqlite:{}", folder.path().join("catalogue.db").display());
-        let catalog = Catalog::open(&url, Options::default()).await.expect("open the catalogue");
+        Self { _folder: Some(folder), ..Self::over(&url, fleet, config).await }
+    }
+
+    /// Over a database of the caller's.
+    pub(crate) async fn over(url: &str, fleet: Arc<FakeFleet>, config: HsmConfig) -> Self {
+        let catalog = Catalog::open(url, Options::default()).await.expect("open the catalogue");
         catalog.put_policies(policies()).await.expect("policies");
         let volumes: Vec<NewVolume> = fleet
             .world()
@@ -68,7 +73,7 @@ impl Site {
         catalog.register_volumes(volumes).await.expect("volumes");
         let shutdown = Shutdown::new(Duration::from_secs(5));
         let hsm = start(&catalog, &fleet, &config, 1, &shutdown).await;
-        Self { catalog, fleet, hsm, shutdown, config, runs: 1, _folder: folder }
+        Self { catalog, fleet, hsm, shutdown, config, runs: 1, _folder: None }
     }
 
     /// Ends the services as `kill -9` would, and starts them anew over the same catalogue and fleet.
