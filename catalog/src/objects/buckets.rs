@@ -28,6 +28,8 @@ statements! {
         bucket_columns!(), "WHERE k.owner = $1 AND k.name > $2 AND k.name >= $3 ORDER BY k.name LIMIT $4"
     );
 
+    ALL_BUCKETS = concat!(bucket_columns!(), "WHERE k.name > $1 ORDER BY k.name LIMIT $2");
+
     INSERT_BUCKET =
         "INSERT INTO bucket (name, entry, owner, created_us, versioning, locking, settings)
         VALUES ($1, $2, $3, $4, $5, $6, $7)";
@@ -82,6 +84,16 @@ impl Catalog {
         let rows = self.rows(&BUCKETS_OF, args![owner, after, prefix, limit.clamp(1, MAX_PAGE)]).await?;
         let buckets: Vec<_> = rows.iter().map(read_bucket).collect::<Result<_>>()?;
         Ok(buckets.into_iter().take_while(|bucket| bucket.name.starts_with(prefix)).collect())
+    }
+
+    /// Buckets of everybody by name, behind `after`, at most `limit`.
+    ///
+    /// # Errors
+    ///
+    /// Only those of the database.
+    pub async fn all_buckets(&self, after: &str, limit: u32) -> Result<Vec<Bucket>> {
+        let rows = self.rows(&ALL_BUCKETS, args![after, limit.clamp(1, MAX_PAGE)]).await?;
+        rows.iter().map(read_bucket).collect()
     }
 
     /// Removes an empty bucket with its directory; uploads in parts that are under way end.

@@ -27,7 +27,8 @@ impl Catalog {
     ///
     /// # Errors
     ///
-    /// `NotFound` (the bucket; or something must be there), `Changed` by the precondition; `Locked` for a version
+    /// `NotFound` (the bucket; or something must be there), `Changed` by the precondition, or if a version that must
+    /// not be current is; `Locked` for a version
     /// that may not be removed yet.
     pub async fn delete_object(&self, delete: DeleteObject) -> Result<Deleted> {
         let ids = self.object_ids(&delete.key).await?;
@@ -89,6 +90,9 @@ async fn delete_version(
     if let Some(current) = current {
         if !wanted.is(current.version) {
             return delete_unnamed(delete, wanted, tx).await.map(|(deleted, _)| deleted);
+        }
+        if delete.only_hidden {
+            return Err(CatalogError::Changed { name: delete.key.clone() });
         }
         check(delete, Some(&current))?;
         may_go(&current, delete, tx)?;

@@ -109,6 +109,7 @@ pub(crate) async fn hide(entry: &Entry, tx: &mut Tx) -> Result<Option<DeletedFil
         precondition: Precondition::default(),
         owner: entry.owner.clone(),
         bypass: false,
+        only_hidden: false,
     };
     // Numbers are for directories, which hiding makes none of.
     delete_object(0..0, &delete, tx).await?;

@@ -318,6 +318,8 @@ pub struct DeleteObject {
     pub owner: AccountName,
     /// Removes also what is retained, unless nobody may.
     pub bypass: bool,
+    /// The version is left if it is, or has become, the current one.
+    pub only_hidden: bool,
 }
 
 /// What came of a removal.

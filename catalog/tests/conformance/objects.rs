@@ -14,6 +14,8 @@ on_both! {
     versions_are_kept_hidden_and_brought_back;
     a_suspended_bucket_keeps_one_null_version;
     versions_are_listed_newest_first_page_by_page;
+    a_version_that_is_current_again_is_left_by_who_wants_hidden_ones;
+    all_buckets_are_listed_by_name_page_by_page;
     a_locked_version_stays;
     other_doors_leave_a_locked_version_where_it_is;
     a_file_that_another_door_removes_is_hidden_where_versions_are_kept;
@@ -78,6 +80,7 @@ fn delete(bucket: EntryId, key: &str, version: Option<Version>) -> DeleteObject 
         precondition: Precondition::default(),
         owner: account("alice"),
         bypass: false,
+        only_hidden: false,
     }
 }
 
@@ -338,6 +341,31 @@ async fn versions_are_listed_newest_first_page_by_page(site: Site) {
     let listing = VersionListing { delimiter: Some("/".to_owned()), limit: 100, ..VersionListing::default() };
     let page = site.catalog.list_versions(bucket, &listing).await.expect("a page");
     assert_eq!((page.objects.len(), page.prefixes), (6, vec!["b/".to_owned()]));
+}
+
+async fn a_version_that_is_current_again_is_left_by_who_wants_hidden_ones(site: Site) {
+    let bucket = bucket(&site, "b").await;
+    site.catalog.set_versioning(bucket, Versioning::Enabled, false).await.expect("set");
+    let first = put_as(&site, bucket, "k", "1").await.version;
+    let second = put_as(&site, bucket, "k", "2").await.version;
+    let hidden = |version| DeleteObject { only_hidden: true, ..delete(bucket, "k", Some(version)) };
+    let refused = site.catalog.delete_object(hidden(second)).await;
+    assert!(matches!(refused, Err(CatalogError::Changed { .. })));
+    site.catalog.delete_object(delete(bucket, "k", Some(second))).await.expect("removed");
+    let refused = site.catalog.delete_object(hidden(first)).await;
+    assert!(matches!(refused, Err(CatalogError::Changed { .. })), "it is current again");
+    put_as(&site, bucket, "k", "3").await;
+    site.catalog.delete_object(hidden(first)).await.expect("removed");
+    assert!(site.catalog.object(bucket, "k", Some(VersionRef::Number(first.number))).await.expect("a look").is_none());
+}
+
+async fn all_buckets_are_listed_by_name_page_by_page(site: Site) {
+    for name in ["c", "a", "b"] {
+        bucket(&site, name).await;
+    }
+    let names = |found: Vec<catalog::Bucket>| found.into_iter().map(|bucket| bucket.name).collect::<Vec<_>>();
+    assert_eq!(names(site.catalog.all_buckets("", 2).await.expect("a page")), ["a", "b"]);
+    assert_eq!(names(site.catalog.all_buckets("b", 2).await.expect("a page")), ["c"]);
 }
 
 async fn a_locked_version_stays(site: Site) {

@@ -150,6 +150,19 @@ impl Hsm {
         hsm
     }
 
+    /// Runs a service of a door's under a lease, so that one gateway at a time does, if this one may run services. The
+    /// shutdown it gets is cut when the lease is lost.
+    pub fn lead<F, S>(&self, lease: &'static str, service: S)
+    where
+        S: Fn(Shutdown) -> F + Send + Sync + 'static,
+        F: Future<Output = ()> + Send + 'static,
+    {
+        if self.context.config.services {
+            let service = move |_, scope| service(scope);
+            self.shutdown.spawn(lead::lead(self.context.clone(), lease, self.shutdown.clone(), service));
+        }
+    }
+
     /// What moves and happens, for watchers.
     #[must_use]
     pub fn live(&self) -> &Live {

@@ -28,6 +28,8 @@ pub struct S3Config {
     pub stall_limit: TimeSpan,
     /// When an upload in parts that nobody completes is given up.
     pub upload_limit: TimeSpan,
+    /// How long a day of lifecycle rules is. Other than 24 hours for tests only.
+    pub lifecycle_day: TimeSpan,
     /// Storage classes and the classes of service they mean; one that is not here is refused.
     pub classes: BTreeMap<String, CosName>,
 }
@@ -49,6 +51,7 @@ impl Default for S3Config {
             max_connections: 2000,
             stall_limit: TimeSpan::seconds(120),
             upload_limit: TimeSpan::seconds(7 * 86_400),
+            lifecycle_day: TimeSpan::seconds(86_400),
             classes: classes.into_iter().map(|(class, name)| (class.to_owned(), cos(name))).collect(),
         }
     }
@@ -73,6 +76,8 @@ max_connections = 2000
 stall_limit = "2m"
 # When an upload in parts that nobody completes is given up.
 upload_limit = "7d"
+# How long a day of lifecycle rules is: for tests that cannot wait for one. Answers tell of real days all the same.
+lifecycle_day = "1d"
 
 # Storage classes of S3 and the classes of service they mean; STANDARD is that of objects whose writer names none.
 # Objects of GLACIER and DEEP_ARCHIVE that are on tape must be restored before they are read; others are waited for.
@@ -94,7 +99,12 @@ DEEP_ARCHIVE = "standard"
         if self.max_connections == 0 {
             problems.add(format!("{section}.max_connections"), "is nothing", "leave it out for the default");
         }
-        for (key, span) in [("stall_limit", self.stall_limit), ("upload_limit", self.upload_limit)] {
+        let spans = [
+            ("stall_limit", self.stall_limit),
+            ("upload_limit", self.upload_limit),
+            ("lifecycle_day", self.lifecycle_day),
+        ];
+        for (key, span) in spans {
             if span.duration().is_zero() {
                 problems.add(format!("{section}.{key}"), "is nothing", "leave it out for the default");
             }

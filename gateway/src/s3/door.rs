@@ -48,7 +48,7 @@ use tracing::{Instrument as _, debug, info, info_span, warn};
 use super::{
     Door, Parts, S3Config, Services,
     access::{Access, Auth, Connection},
-    before, cors,
+    before, cors, lifecycle,
     service::Service,
 };
 use crate::{redirect::Route, relay::Relay};
@@ -97,6 +97,7 @@ pub async fn open(
         sealer,
         config: config.clone(),
     }));
+    lifecycle::start(&door);
     let mut builder = S3ServiceBuilder::new(Service(door.clone()));
     builder.set_auth(Auth(door.clone()));
     builder.set_access(Access(door.clone()));

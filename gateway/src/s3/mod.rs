@@ -5,10 +5,11 @@
 //!                        ◄─ after: statuses and members that s3s has no words for ◄─┘
 //! operations: buckets, settings; read, write, remove, listing, uploads, marks, restore
 //! beside them: access (policy, acl), data (what becomes of bytes), checksum, attributes, secrets
+//! by the clock: lifecycle (rules that hide, remove and move versions)
 //! ```
 //!
 //! - `s3s` is behind `service` and `access`; nothing else knows how its traits are called.
-//! - Pure: `acl`, `policy`, `attributes`, `checksum`, `shown`, `error`, `cors`, `sigv2`.
+//! - Pure: `acl`, `policy`, `attributes`, `checksum`, `shown`, `error`, `cors`, `sigv2`, `lifecycle::rules`.
 //!
 //! Owns the listening sockets and the site's sealing key. Talks to the catalogue, to [`crate::transfer`] for bytes, and
 //! to [`crate::hsm`] for what is on tape. Never decides where bytes lie.
@@ -26,6 +27,7 @@ mod cors;
 mod data;
 pub(crate) mod door;
 mod error;
+mod lifecycle;
 mod listing;
 mod marks;
 #[cfg(test)]

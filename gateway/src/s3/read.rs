@@ -12,6 +12,7 @@ use super::{
     attributes::{self, Attributes, PartOf},
     checksum::Kept,
     error::{Asked, of_catalog},
+    lifecycle,
     restore::STANDARD,
     shown::{self, etag, timestamp},
 };
@@ -190,6 +191,7 @@ impl Door {
             content_range: head.content_range,
             content_type: head.content_type,
             e_tag: head.e_tag,
+            expiration: head.expiration,
             expires: head.expires,
             last_modified: head.last_modified,
             metadata: head.metadata,
@@ -285,6 +287,7 @@ impl Door {
             content_language: attributes.content_language.clone(),
             content_type: Some(attributes.content_type.clone().unwrap_or_else(|| shown::DEFAULT_TYPE.to_owned())),
             e_tag: Some(etag(data)),
+            expiration: lifecycle::expiration(view, object),
             expires: expires.and_then(|text| Timestamp::parse(TimestampFormat::HttpDate, text).ok()),
             last_modified: Some(timestamp(object.modified)),
             metadata: Some(attributes.metadata.clone().into_iter().collect()),

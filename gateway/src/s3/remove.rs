@@ -76,6 +76,7 @@ impl Door {
             precondition: wish.condition,
             owner,
             bypass: wish.bypass,
+            only_hidden: false,
         };
         self.catalog.delete_object(delete).await.map_err(|error| of_catalog(error, Asked::Object))
     }

@@ -12,6 +12,7 @@ use super::{
     checksum::{Algorithm, Kept, announced, md5_of_header},
     data::{Became, Becomes, Incoming},
     error::{Asked, of_catalog},
+    lifecycle,
     read::{Conditions, Found, expected_owner, no_encryption},
     restore::STANDARD,
     shown::{self, timestamp},
@@ -287,6 +288,7 @@ impl Door {
         let fields = kept.fields();
         Ok(S3Response::new(PutObjectOutput {
             e_tag: object.data.as_ref().map(shown::etag),
+            expiration: lifecycle::expiration(&view, &object),
             version_id: shown::written_header(&view, &object),
             checksum_crc32: fields.checksum_crc32,
             checksum_crc32c: fields.checksum_crc32c,
@@ -439,6 +441,7 @@ impl Door {
                 checksum_type: fields.checksum_type,
             }),
             copy_source_version_id: shown::version_header(&source.view, &source.object),
+            expiration: lifecycle::expiration(&view, &object),
             version_id: shown::version_header(&view, &object),
             ..CopyObjectOutput::default()
         }))
