@@ -24,6 +24,7 @@ const ID_BLOCK: u32 = 65_536;
 
 statements! {
     PING = "SELECT CAST(1 AS BIGINT)";
+    PASS_IDS = "UPDATE counter SET next = $1 WHERE name = 'id' AND next < $1";
     TAKE_IDS = "UPDATE counter SET next = next + $1 WHERE name = 'id' RETURNING next";
 }
 
@@ -117,6 +118,21 @@ impl Catalog {
         let taken = ids.start..ids.start + u64::from(count);
         ids.start = taken.end;
         Ok(taken)
+    }
+
+    /// Sees to it that no identifier up to `last` is given out from now on by this handle and its clones, and by those
+    /// that are opened later. Another process that holds a block of lower numbers gives out what is left of it.
+    pub(crate) async fn pass_ids(&self, last: u64) -> Result<()> {
+        let mut ids = self.0.ids.lock().await;
+        if !ids.is_empty() && ids.start > last {
+            return Ok(());
+        }
+        self.write(crate::sql::column(last.saturating_add(1)), |next, tx| {
+            Box::pin(async move { tx.execute(&PASS_IDS, args![*next]).await.map(drop) })
+        })
+        .await?;
+        *ids = 0..0;
+        Ok(())
     }
 
     /// What time it is by the catalogue's clock.

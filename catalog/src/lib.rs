@@ -22,6 +22,7 @@ pub mod record;
 pub mod time;
 
 mod accounts;
+mod adopt;
 mod batch;
 mod catalog;
 mod files;

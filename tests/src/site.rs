@@ -76,7 +76,7 @@ pub struct Site {
     movers: Vec<MoverPart>,
     url: String,
     folder: TempDir,
-    _cluster: Option<Arc<PostgresCluster>>,
+    cluster: Option<Arc<PostgresCluster>>,
 }
 
 struct MoverPart {
@@ -161,7 +161,7 @@ impl SiteBuilder {
         let gateway_shutdown = new_shutdown();
         let catalog = Catalog::open(&url, catalog::Options::default()).await.expect("a catalogue");
         let gateway = Gateway::start(&config, catalog, &gateway_shutdown).await.expect("a gateway");
-        let site = Site { gateway, ca, libraries, config, gateway_shutdown, movers, url, folder, _cluster: cluster };
+        let site = Site { gateway, ca, libraries, config, gateway_shutdown, movers, url, folder, cluster };
         site.complete().await;
         site
     }
@@ -334,6 +334,19 @@ impl Site {
         let catalog = Catalog::open(&self.url, catalog::Options::default()).await.expect("a catalogue");
         self.gateway = Gateway::start(&self.config, catalog, &self.gateway_shutdown).await.expect("a gateway");
         self.complete().await;
+    }
+
+    /// Ends the gateway and starts it over an empty catalogue: what the old one knew is lost. Everything else stays.
+    ///
+    /// # Panics
+    ///
+    /// If it does not start.
+    pub async fn lose_catalogue(&mut self) {
+        self.url = match &self.cluster {
+            Some(cluster) => cluster.database().await.expect("a database"),
+            None => format!("sqlite:{}", self.folder.path().join("catalogue-2.db").display()),
+        };
+        self.kill_gateway().await;
     }
 
     /// Asks the gateway to end, and lets what moves finish.

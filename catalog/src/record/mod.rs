@@ -1,6 +1,7 @@
 //! What the catalogue keeps, as plain values: no behaviour beyond what a value can say of itself.
 
 pub mod account;
+pub mod adoption;
 pub mod bitfile;
 pub mod bulk;
 pub mod name;
@@ -12,6 +13,7 @@ pub mod volume;
 pub mod work;
 
 pub use account::{Account, Mapping, NewAccount, QuotaSubject, Usage};
+pub use adoption::{Adopted, Adoption, FoundMember, MAX_ADOPTED_ID};
 pub use bitfile::{
     Base, Bitfile, Copy, DISK_COPY, Expected, FIRST_REPLICA, Located, MAX_REPLICAS, NewFile, NewPartial, Partial, Pin,
     Published, PurgeCandidate, Purged, ReplicaCandidate, Segment,

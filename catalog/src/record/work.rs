@@ -26,11 +26,14 @@ pub enum WorkKind {
     Repack,
     /// Read and compare sums. Pool: a volume. Subject: the volume or a bitfile.
     Verify,
+    /// Take over what a cartridge says it holds. Pool: that volume. Subject: the volume.
+    Rebuild,
 }
 
 impl WorkKind {
     /// Every kind.
-    pub const ALL: [Self; 6] = [Self::Migrate, Self::Stage, Self::Purge, Self::Reclaim, Self::Repack, Self::Verify];
+    pub const ALL: [Self; 7] =
+        [Self::Migrate, Self::Stage, Self::Purge, Self::Reclaim, Self::Repack, Self::Verify, Self::Rebuild];
 
     /// The word for it, as stored and shown.
     #[must_use]
@@ -42,6 +45,7 @@ impl WorkKind {
             Self::Reclaim => "reclaim",
             Self::Repack => "repack",
             Self::Verify => "verify",
+            Self::Rebuild => "rebuild",
         }
     }
 

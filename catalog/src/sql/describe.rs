@@ -11,6 +11,8 @@ use crate::{Catalog, Options};
 fn all() -> Vec<&'static Statement> {
     let mut modules = vec![
         crate::accounts::ALL,
+        crate::adopt::ALL,
+        crate::adopt::PLACE,
         crate::batch::ALL,
         crate::catalog::ALL,
         crate::files::ALL,

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod accounts;
+mod adopt;
 mod bulk;
 mod concurrency;
 mod files;

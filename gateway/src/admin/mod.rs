@@ -92,6 +92,7 @@ fn router(services: Services) -> Router {
         .route("/v1/drives", get(site::drives))
         .route("/v1/drives/{drive}/{what}", post(site::change_drive))
         .route("/v1/volumes", get(site::volumes))
+        .route("/v1/volumes/{volume}/rebuild", get(site::volume_rebuild).post(site::rebuild))
         .route("/v1/volumes/{volume}/{what}", get(site::volume_drain).post(site::change_volume))
         .route("/v1/cos", get(site::classes))
         .route("/v1/transfers", get(site::transfers))

@@ -358,6 +358,25 @@ pub(super) async fn volume_drain(
     Ok(Json(state.hsm.drain_state(&label).await?))
 }
 
+pub(super) async fn rebuild(
+    Axum(state): Axum<State>,
+    Extension(caller): Extension<Caller>,
+    Path(label): Path<VolumeLabel>,
+) -> Answer<Done> {
+    state.hsm.rebuild(&label).await?;
+    info!(principal = caller.name, volume = %label, "volume is rebuilt");
+    Ok(Json(Done::new(format!(
+        "what is on {label} is taken over by the catalogue, in the background and over restarts"
+    ))))
+}
+
+pub(super) async fn volume_rebuild(
+    Axum(state): Axum<State>,
+    Path(label): Path<VolumeLabel>,
+) -> Answer<wire::admin::site::Rebuild> {
+    Ok(Json(state.hsm.rebuild_state(&label).await?))
+}
+
 pub(super) async fn classes(Axum(state): Axum<State>) -> Answer<Vec<ClassOfService>> {
     let policies = state.catalog.policies().await?;
     let shown = policies.classes.iter().map(|class| {
@@ -439,5 +458,6 @@ const fn kind_of(kind: catalog::WorkKind) -> Kind {
         Work::Reclaim => Kind::Reclaim,
         Work::Repack => Kind::Repack,
         Work::Verify => Kind::Verify,
+        Work::Rebuild => Kind::Rebuild,
     }
 }

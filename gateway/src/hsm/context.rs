@@ -64,6 +64,7 @@ pub(super) struct Wakes {
     pub(super) verify: Notify,
     pub(super) scrub: Notify,
     pub(super) drain: Notify,
+    pub(super) rebuild: Notify,
 }
 
 /// What the recall queue looks like at the moment.

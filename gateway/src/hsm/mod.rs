@@ -11,6 +11,7 @@
 //! - [`policy`]: every decision, pure.
 //! - `stage` and `recall`, `migrate`, `verify`: what needs tapes; one gateway runs them all, with the mount service.
 //! - `drain`: empties volumes that are to go.
+//! - `rebuild`: takes over what cartridges say they hold.
 //! - `purge`, `reclaim`, `expire`: what frees space and keeps deadlines; each under a lease of its own.
 //! - [`live`](Live): what moves and happens, for watchers.
 //!
@@ -31,6 +32,7 @@ mod migrate;
 pub mod policy;
 mod purge;
 mod queue;
+mod rebuild;
 mod recall;
 mod reclaim;
 mod replicate;
@@ -56,7 +58,6 @@ use wire::{
     id::{AccountName, BitfileId, DriveId, GatewayId, RequestId, VolumeLabel, WorkId},
 };
 
-use self::context::Context;
 pub use self::{
     bulk::{BulkWish, Locality},
     config::HsmConfig,
@@ -66,6 +67,7 @@ pub use self::{
     scrub::Scope,
     ticket::Ticket,
 };
+use self::{context::Context, rebuild::Rebuilds};
 use crate::{
     failure::{Failure, FailureKind},
     mounts::{Fleet, MountService, Pools},
@@ -115,6 +117,7 @@ pub struct Ask {
 #[derive(Clone)]
 pub struct Hsm {
     context: Context,
+    rebuilds: Rebuilds,
     shutdown: Shutdown,
 }
 
@@ -125,7 +128,7 @@ impl Hsm {
         let Parts { catalog, fleet, gateway, holder, config, pools } = parts;
         let services = config.services;
         let context = Context::new(catalog, fleet, gateway, holder, config);
-        let hsm = Self { context: context.clone(), shutdown: shutdown.clone() };
+        let hsm = Self { context: context.clone(), rebuilds: Rebuilds::default(), shutdown: shutdown.clone() };
         if !services {
             return hsm;
         }
@@ -384,7 +387,7 @@ impl Hsm {
             mounts.recheck().await;
         }
         let wakes = &self.context.wakes;
-        for bell in [&wakes.stage, &wakes.migrate, &wakes.purge, &wakes.verify, &wakes.drain] {
+        for bell in [&wakes.stage, &wakes.migrate, &wakes.purge, &wakes.verify, &wakes.drain, &wakes.rebuild] {
             bell.notify_one();
         }
     }
@@ -416,7 +419,7 @@ type Start = Box<dyn Fn(Context, Shutdown) -> Service + Send + Sync>;
 
 /// Everything that needs tapes: one gateway has the library, and so runs them all.
 async fn tape(hsm: Hsm, pools: Pools, fence: catalog::Fence, scope: Shutdown) {
-    let context = hsm.context.clone();
+    let (context, rebuilds) = (hsm.context.clone(), hsm.rebuilds.clone());
     let mounts = MountService::start(
         &scope,
         Arc::clone(&context.fleet),
@@ -433,6 +436,7 @@ async fn tape(hsm: Hsm, pools: Pools, fence: catalog::Fence, scope: Shutdown) {
         stage::run(context.clone(), fence.clone(), mounts.clone(), scope.clone()),
         migrate::run(context.clone(), fence.clone(), mounts.clone(), scope.clone()),
         drain::run(hsm, fence.clone(), mounts.clone(), scope.clone()),
+        rebuild::run(context.clone(), rebuilds, fence.clone(), mounts.clone(), scope.clone()),
         scrub_list::run(context.clone(), fence, scope.clone()),
         verify::run(context.clone(), mounts, scope),
     );

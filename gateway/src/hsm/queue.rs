@@ -270,6 +270,7 @@ pub(super) const fn shown_kind(kind: WorkKind) -> Kind {
         WorkKind::Reclaim => Kind::Reclaim,
         WorkKind::Repack => Kind::Repack,
         WorkKind::Verify => Kind::Verify,
+        WorkKind::Rebuild => Kind::Rebuild,
     }
 }
 
@@ -281,6 +282,7 @@ fn kind_of(kind: Kind) -> Result<WorkKind, Failure> {
         Kind::Reclaim => WorkKind::Reclaim,
         Kind::Repack => WorkKind::Repack,
         Kind::Verify => WorkKind::Verify,
+        Kind::Rebuild => WorkKind::Rebuild,
         Kind::Unknown => {
             return Err(Failure::new(FailureKind::BadArgument, "there is no such kind of work"));
         }

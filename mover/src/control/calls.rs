@@ -31,6 +31,9 @@ pub(super) async fn answer(env: &Env, call: Call) -> Result<Answer, Fault> {
         Call::Attach { drive, volume, epoch, label_blank, pool } => {
             env.drives.drive(&drive)?.attach(volume, epoch, label_blank, pool).await.map(Answer::Attached)
         }
+        Call::Scan { drive, volume, from, limit } => {
+            env.drives.drive(&drive)?.scan(volume, from, limit).await.map(Answer::Scanned)
+        }
         Call::Detach { drive } => {
             env.drives.drive(&drive)?.detach().await?;
             Ok(Answer::Done)

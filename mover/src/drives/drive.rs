@@ -12,10 +12,10 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tracing::{info, warn};
 use wire::{
     id::{DriveId, Epoch, LibraryId, MoverId, VolumeLabel},
-    mover::{DriveHealth, DriveStatus, Fault, FaultKind, Mounted},
+    mover::{DriveHealth, DriveStatus, Fault, FaultKind, Mounted, ScanPlace, Scanned},
 };
 
-use super::fault;
+use super::{fault, listing::Listing};
 use crate::{
     scsi::{Remedy, log::TapeAlerts},
     tape::{
@@ -53,6 +53,8 @@ struct Owner {
     status: Arc<Mutex<DriveStatus>>,
     remaining_bytes: u64,
     changed: Arc<Notify>,
+    /// The container that is being listed, page by page.
+    listing: Listing,
 }
 
 /// A call on its way to the thread.
@@ -81,7 +83,8 @@ impl DriveHandle {
             mounts: 0,
         }));
         let (calls, mut waiting) = mpsc::channel::<QueuedCall>(QUEUE);
-        let mut owner = Owner { drive, mover, status: status.clone(), remaining_bytes: 0, changed };
+        let mut owner =
+            Owner { drive, mover, status: status.clone(), remaining_bytes: 0, changed, listing: Listing::default() };
         shutdown.spawn_blocking(move || {
             while let Some(call) = waiting.blocking_recv() {
                 call(&mut owner);
@@ -141,6 +144,16 @@ impl DriveHandle {
         self.call(move |owner| owner.append(&volume, container, source)).await?
     }
 
+    /// Lists a page of what the tape says it holds.
+    pub(crate) async fn scan(
+        &self,
+        volume: VolumeLabel,
+        from: Option<ScanPlace>,
+        limit: u32,
+    ) -> Result<Scanned, Fault> {
+        self.call(move |owner| owner.scan(&volume, from, limit)).await?
+    }
+
     /// Reads members; what became of each is in the order of `wanted`.
     pub(crate) async fn read(
         &self,
@@ -170,6 +183,7 @@ impl Owner {
         pool: String,
     ) -> Result<Mounted, Fault> {
         self.doing("loading");
+        self.listing = Listing::default();
         let result = self.try_attach(volume, epoch, label_blank, pool);
         self.status().volume = result.is_ok().then(|| volume.clone());
         let result = self.settle(result);
@@ -257,6 +271,13 @@ impl Owner {
         self.remaining_bytes = self.remaining_bytes.saturating_sub(counted.bytes);
         let remaining = self.remaining_bytes;
         self.settle(result.map(|report| (report, remaining)))
+    }
+
+    fn scan(&mut self, volume: &VolumeLabel, from: Option<ScanPlace>, limit: u32) -> Result<Scanned, Fault> {
+        self.check(volume)?;
+        self.doing("listing what is on the tape");
+        let page = self.listing.page(&mut self.drive, from, limit);
+        self.settle(page)
     }
 
     fn read(&mut self, volume: &VolumeLabel, wanted: &[Wanted], mut sink: ReadSink) -> Result<ReadEnd, Fault> {

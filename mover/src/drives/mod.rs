@@ -2,6 +2,7 @@
 //!
 //! - [`drive`]: a drive and its thread.
 //! - [`library`]: a robot and its thread.
+//! - [`listing`]: what a tape says it holds, page by page.
 //! - [`fault`]: what a gateway is told of their errors.
 //!
 //! Owns the virtual libraries of the process ([`Libraries`]). Knows no network.
@@ -9,6 +10,7 @@
 mod drive;
 mod fault;
 mod library;
+mod listing;
 
 use std::{
     collections::{BTreeMap, HashMap},

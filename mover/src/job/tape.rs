@@ -132,7 +132,8 @@ impl MemberSource for Members {
         });
         Ok(Some(Member {
             bitfile: member.bitfile,
-            version: u64::try_from(member.modified_us).unwrap_or(0),
+            version: member.version,
+            cos: member.cos.to_string(),
             path: member.path,
             owner: member.owner.to_string(),
             group: member.group.to_string(),

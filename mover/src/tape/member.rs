@@ -37,6 +37,8 @@ pub struct Member {
     pub length_bytes: u64,
     /// The sums of the data, known from when it arrived. Data that does not match is not written.
     pub sums: Sums,
+    /// The class of service; may be empty.
+    pub cos: String,
     /// Which part of the bitfile this is, if not the whole.
     pub segment: Option<SegmentOf>,
 }
@@ -55,6 +57,7 @@ impl Member {
             modified_us: 0,
             length_bytes,
             sums,
+            cos: String::new(),
             segment: None,
         }
     }

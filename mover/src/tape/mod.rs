@@ -21,7 +21,7 @@ mod member;
 
 pub use changer::{Changer, ChangerError, Inventory};
 pub use device::CommandError;
-pub use drive::{Attached, Drive, DriveActivity, NewVolume, Overwrite, Scan, ScannedContainer, Unload};
+pub use drive::{Attached, Drive, DriveActivity, NewVolume, Overwrite, Scan, ScannedContainer, ScannedOne, Unload};
 pub use error::DriveError;
 pub use member::{
     AppendPoint, AppendReport, ContainerHeader, MAX_PATH_BYTES, Member, MemberSource, ReadReport, SegmentOf, Sink,

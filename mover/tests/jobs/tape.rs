@@ -4,7 +4,7 @@ use mover::config::{DriveConfig, LibraryConfig, LibraryKind};
 use wire::{
     checksum::Sums,
     extent::Extent,
-    id::{AccountName, BitfileId, DriveId, Epoch, FileId, GroupName, LibraryId},
+    id::{AccountName, BitfileId, CosName, DriveId, Epoch, FileId, GroupName, LibraryId},
     mover::{
         Answer, Append, Call, FaultKind, FilePiece, Framing, Member, Mounted, MoveTo, Outcome, Piece, SegmentOf, Sink,
         SlotKind, Source,
@@ -67,6 +67,8 @@ fn append(container: u32, datas: &[Vec<u8>]) -> Append {
             range: range(at, data.len() as u64),
             bitfile: BitfileId(number()),
             segment: SegmentOf { index: 1, count: 1, offset_bytes: 0, bitfile_bytes: data.len() as u64 },
+            version: 7,
+            cos: CosName::new("standard").expect("a name"),
             path: format!("home/alice/file{at}"),
             modified_us: 1_700_000_000_000_000,
             mode: 0o640,
@@ -151,6 +153,40 @@ async fn files_go_to_tape_and_come_back_to_disk_and_to_a_client() {
     let back = Call::Move { library: library(), volume: label(TAPE), to: MoveTo::Slot };
     assert_eq!(gateway.call(back).await, Ok(Answer::Done));
     running.kill().await;
+}
+
+#[tokio::test]
+async fn what_a_tape_holds_is_listed_page_by_page_from_the_tape_alone() {
+    let site = Site::new();
+    let (_running, mut gateway) = with_library(&site, 1 << 30).await;
+    mount(&mut gateway, 0, 1).await;
+    let datas = datas();
+    let mut written = Vec::new();
+    for container in [1, 2] {
+        let append = append(container, &datas);
+        let outcome = migrate(&mut gateway, &append, &datas).await;
+        let places = outcome.written.into_iter().map(|one| (one.extent, one.sums));
+        written.extend(append.members.into_iter().zip(places));
+    }
+    let (mut listed, mut from, mut pages) = (Vec::new(), None, 0);
+    loop {
+        let call = Call::Scan { drive: drive(0), volume: label(TAPE), from, limit: 4 };
+        let Ok(Answer::Scanned(page)) = gateway.call(call).await else { panic!("no page from {from:?}") };
+        assert!(page.members.len() <= 4 && page.unreadable.is_none(), "{page:?}");
+        listed.extend(page.members);
+        pages += 1;
+        let Some(next) = page.next else { break };
+        from = Some(next);
+    }
+    // Six members of each container in pages of four, and one that says that nothing follows.
+    assert_eq!((pages, listed.len()), (5, written.len()));
+    for (found, (member, (extent, sums))) in listed.iter().zip(&written) {
+        assert_eq!((found.bitfile, &found.path, found.version), (member.bitfile, &member.path, member.version));
+        assert_eq!((&found.extent, found.sums, found.bitfile_bytes), (extent, *sums, extent.length_bytes));
+        assert_eq!((found.cos.as_str(), found.owner.as_str(), found.mode), ("standard", "alice", member.mode));
+    }
+    let other = Call::Scan { drive: drive(0), volume: label("PEN002L8"), from: None, limit: 4 };
+    assert!(gateway.call(other).await.is_err(), "another volume than the one in the drive");
 }
 
 #[tokio::test]

@@ -103,6 +103,16 @@ pub enum SiteCommand {
         #[arg(long)]
         volume: Option<VolumeLabel>,
     },
+    /// Take over what a cartridge says it holds: names, copies, sums, as the tape alone has them. For a catalogue that was
+    /// lost, or a cartridge that is new to it. What the catalogue has stays as it is; doing it again changes nothing.
+    Rebuild {
+        /// The cartridge.
+        #[arg(long)]
+        volume: VolumeLabel,
+        /// Show how far that is, until it is done. Interrupted, it goes on.
+        #[arg(long)]
+        wait: bool,
+    },
     /// Show what happens as it happens, until interrupted.
     Watch,
 }

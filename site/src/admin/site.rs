@@ -8,7 +8,7 @@ use wire::admin::{
     Done,
     events::{Event, Stamped},
     site::{
-        ClassOfService, ClassSpace, Count, Drain, Drive, Location, Mover, Readiness, Reason, Status, Transfer,
+        ClassOfService, ClassSpace, Count, Drain, Drive, Location, Mover, Readiness, Reason, Rebuild, Status, Transfer,
         TransferKind, Volume,
     },
 };
@@ -54,6 +54,14 @@ pub(super) async fn run(command: SiteCommand, connection: &mut Connection, outpu
         }
         SiteCommand::Undrain { mover, volume } => {
             change(connection, output, &format!("{}/undrain", part(mover, volume)), String::new()).await
+        }
+        SiteCommand::Rebuild { volume, wait } => {
+            let path = format!("/v1/volumes/{volume}/rebuild");
+            let done: Done = connection.send(Method::POST, &path, &Reason::default()).await?;
+            if wait {
+                return wait_until_rebuilt(connection, &path, output).await;
+            }
+            output.print(&done, |done| done.message.clone())
         }
         SiteCommand::Watch => watch(connection, output).await,
     }
@@ -124,6 +132,43 @@ async fn wait_until_empty(connection: &mut Connection, path: &str, output: Outpu
         }
         tokio::time::sleep(POLL_EVERY).await;
     }
+}
+
+/// Shows how far a rebuild is, until it has ended.
+async fn wait_until_rebuilt(connection: &mut Connection, path: &str, output: Output) -> Result<(), AdminError> {
+    let style = ProgressStyle::with_template("{spinner} {wide_bar} {msg}").expect("a legal template");
+    let bar = ProgressBar::new(0).with_style(style);
+    loop {
+        let state: Rebuild = connection.get(path).await?;
+        bar.set_length(u64::from(state.containers));
+        bar.set_position(u64::from(state.container));
+        let waits = state.reason.as_deref().map(|why| format!("; {}", super::show::printable(why)));
+        bar.set_message(format!("{} files{}", state.files + state.lost + state.joined, waits.unwrap_or_default()));
+        if !state.working {
+            bar.finish_and_clear();
+            output.print(&state, show_rebuild)?;
+            return match &state.reason {
+                Some(why) => Err(AdminError::NotThere(format!("the rebuild of {} was given up: {why}", state.volume))),
+                None => Ok(()),
+            };
+        }
+        tokio::time::sleep(POLL_EVERY).await;
+    }
+}
+
+fn show_rebuild(state: &Rebuild) -> String {
+    let Rebuild { volume, members, containers, files, lost, joined, known, waiting_parts, refused, .. } = state;
+    let mut text = format!(
+        "{volume}: {members} members in {containers} containers, {} taken over\n\
+         {files} files are back under their names, {lost} are below /lost+found/{volume}\n\
+         {joined} further copies, {known} known before, {waiting_parts} parts wait for other cartridges, {refused} refused",
+        bytes(state.bytes)
+    );
+    for problem in &state.problems {
+        text.push('\n');
+        text.push_str(&super::show::printable(problem));
+    }
+    text
 }
 
 async fn watch(connection: &mut Connection, output: Output) -> Result<(), AdminError> {

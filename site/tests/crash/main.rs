@@ -1,4 +1,4 @@
-//! `kill -9` of a gateway or a mover at seeded moments of put, migrate, purge and stage, with real processes.
+//! `kill -9` of a gateway or a mover at seeded moments of put, migrate, purge, stage and drain, with real processes.
 //!
 //! A site lives through many moments. After each, the killed process is started again, and then: every acknowledged file
 //! is there, byte for byte; what was not acknowledged is there whole or not at all; no file is left over on a mover; no
@@ -118,6 +118,41 @@ async fn moment(site: &mut Processes, world: &mut World, random: &mut StdRng, ph
     // What is on tape only is read after it was staged.
     world.check(!matches!(phase, Phase::Purge)).await;
     world.nothing_is_left_over(site).await;
+}
+
+/// Empties one mover's disk after the other, while processes are killed.
+async fn drains_through(moments: u64, seed: u64) {
+    let seed = variable("CRASH_SEED").unwrap_or(seed);
+    let moments = variable("CRASH_MOMENTS").unwrap_or(moments);
+    println!("CRASH_SEED={seed} CRASH_MOMENTS={moments}");
+    let mut random = StdRng::seed_from_u64(seed);
+    let mut site = Processes::start(None).await;
+    let mut world = World::new(&site).await;
+    let mut in_the_middle = 0;
+    for (number, disk) in (1..=moments).zip([1, 2].into_iter().cycle()) {
+        world.put(&mut random).await;
+        let victim = *[Victim::Gateway, Victim::Mover(1), Victim::Mover(2)].choose(&mut random).expect("not empty");
+        let delay = Duration::from_millis(random.random_range(0..40));
+        world.drain(&site, disk).await;
+        sleep(delay).await;
+        let left = world.drain_state(&site, disk).await;
+        println!("moment {number}: drain of mover{disk}, {victim} after {delay:?}: {left:?}");
+        in_the_middle += u64::from(left.moving && left.left_segments > 0);
+        site.kill_and_restart(victim, None).await;
+        // While it goes on, and when it is done, every byte is there.
+        world.check(true).await;
+        world.is_drained(&site, disk).await;
+        world.check(true).await;
+        world.nothing_is_left_over(&site).await;
+        world.undrain(&site, disk).await;
+    }
+    println!("{in_the_middle} of {moments} kills fell into a drain");
+    assert!(in_the_middle > 0, "every drain was over before its kill");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disk_drain_that_is_killed_goes_on_and_loses_nothing() {
+    drains_through(8, 4).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -24,6 +24,7 @@ use wire::{
         files::Info,
         people::NewUser,
         queue::{Answer, Entry, Page, PathResult, Paths, Stage, State},
+        site::{Drain, Reason},
     },
     extent::Place,
     ftp::{Command, FtpPath},
@@ -275,6 +276,37 @@ impl World {
                 return;
             }
             assert!(Instant::now() < end, "work that never ends: {queue:?}");
+            sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Has everything on a mover's disk move to the others, until it is empty.
+    pub(crate) async fn drain(&self, site: &Processes, mover: usize) {
+        let reason = Reason { reason: "new disks".to_owned(), moves: true };
+        let _: Done = self.order(site, &format!("/v1/volumes/mover{mover}.disk1/drain"), &reason).await;
+    }
+
+    /// The mover's disk is used again.
+    pub(crate) async fn undrain(&self, site: &Processes, mover: usize) {
+        let _: Done = self.order(site, &format!("/v1/volumes/mover{mover}.disk1/undrain"), &Reason::default()).await;
+    }
+
+    /// How far that is.
+    pub(crate) async fn drain_state(&self, site: &Processes, mover: usize) -> Drain {
+        let mut admin = site.admin().await.expect("the admin door");
+        admin.get(&format!("/v1/volumes/mover{mover}.disk1/drain")).await.expect("how far it is")
+    }
+
+    /// Waits until a mover's disk that is being drained is empty: the drain goes on by itself.
+    pub(crate) async fn is_drained(&self, site: &Processes, mover: usize) {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let state = self.drain_state(site, mover).await;
+            if !state.moving {
+                assert_eq!((state.left_segments, state.left_bytes), (0, 0), "it ended before its end: {state:?}");
+                return;
+            }
+            assert!(Instant::now() < end, "not drained: {state:?}, queue: {:?}", self.queue(site).await);
             sleep(Duration::from_millis(50)).await;
         }
     }

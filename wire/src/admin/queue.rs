@@ -29,6 +29,8 @@ pub enum Kind {
     Verify,
     /// Free the space of what was deleted.
     Reclaim,
+    /// Take over what a cartridge says it holds.
+    Rebuild,
     /// A kind of a newer version.
     #[serde(other)]
     Unknown,
@@ -45,6 +47,7 @@ impl Kind {
             Self::Repack => "repack",
             Self::Verify => "verify",
             Self::Reclaim => "reclaim",
+            Self::Rebuild => "rebuild",
             Self::Unknown => "unknown",
         }
     }

@@ -320,6 +320,64 @@ pub struct Drain {
     pub reason: Option<String>,
 }
 
+/// How far the rebuild of a volume is, or how the last one ended since its gateway started.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Rebuild {
+    /// Which.
+    pub volume: VolumeLabel,
+    /// Whether it is being read, or waits for its turn.
+    pub working: bool,
+    /// The container that was read last.
+    pub container: u32,
+    /// How many containers are on it; 0 as long as that is not known.
+    pub containers: u32,
+    /// Members that were read: bitfiles, or parts of them.
+    pub members: u64,
+    /// Files that are back under their names.
+    pub files: u64,
+    /// Files that are below `/lost+found`.
+    pub lost: u64,
+    /// Bitfiles that were known and have one copy more now.
+    pub joined: u64,
+    /// Members that the catalogue had already.
+    pub known: u64,
+    /// Parts of bitfiles that wait for other cartridges to be rebuilt.
+    pub waiting_parts: u64,
+    /// Bytes taken over.
+    pub bytes: u64,
+    /// Members that were not taken over, and containers that could not be read.
+    pub refused: u64,
+    /// The first of these, in a sentence each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub problems: Vec<String>,
+    /// Why it waits, or was given up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+impl Rebuild {
+    /// One that has not begun.
+    #[must_use]
+    pub const fn new(volume: VolumeLabel) -> Self {
+        Self {
+            volume,
+            working: false,
+            container: 0,
+            containers: 0,
+            members: 0,
+            files: 0,
+            lost: 0,
+            joined: 0,
+            known: 0,
+            waiting_parts: 0,
+            bytes: 0,
+            refused: 0,
+            problems: Vec::new(),
+            reason: None,
+        }
+    }
+}
+
 /// State of a volume.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    id::{DriveId, Epoch, FileId, LibraryId, VolumeLabel},
+    checksum::Sums,
+    extent::Extent,
+    id::{BitfileId, DriveId, Epoch, FileId, LibraryId, VolumeLabel},
     mover::{Fault, MoverStatus, VolumeFile},
 };
 
@@ -56,6 +58,18 @@ pub enum Call {
         /// The storage pool to write in a new label.
         pool: String,
     },
+    /// What does the tape in this drive say that it holds? Read from the tape alone, container by container. Answered by
+    /// [`Answer::Scanned`].
+    Scan {
+        /// The drive.
+        drive: DriveId,
+        /// The volume, compared with what is attached.
+        volume: VolumeLabel,
+        /// Begin here, as the page before said; at the first container if `None`.
+        from: Option<ScanPlace>,
+        /// At most so many members; the mover has a limit of its own.
+        limit: u32,
+    },
     /// Let go of a drive: finish what is written, rewind, unload, drop the reservation. The cartridge can be moved
     /// afterwards. Answered by [`Answer::Done`].
     Detach {
@@ -99,6 +113,59 @@ pub enum Answer {
     },
     /// A drive holds the volume.
     Attached(Mounted),
+    /// A page of what is on a tape.
+    Scanned(Scanned),
+}
+
+/// Where a page of a scan begins: members of this container from this one on, counted from 0.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ScanPlace {
+    /// The container's number.
+    pub container: u32,
+    /// The member.
+    pub member: u32,
+}
+
+/// A page of what is on a tape. It never goes beyond one container.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Scanned {
+    /// Members, in the order in which they lie there.
+    pub members: Vec<Found>,
+    /// Where the next page begins; `None` at the end of the tape.
+    pub next: Option<ScanPlace>,
+    /// The container whose list of members cannot be read, and why.
+    pub unreadable: Option<(u32, String)>,
+    /// How many containers are on the tape.
+    pub containers: u32,
+}
+
+/// One member of a container, as the tape describes it. The tape was written by whoever: names are not checked.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Found {
+    /// Whose bytes they are.
+    pub bitfile: BitfileId,
+    /// Orders the bitfiles that had this path: the larger, the newer.
+    pub version: u64,
+    /// The class of service, where the tape says it.
+    pub cos: String,
+    /// The file's path.
+    pub path: String,
+    /// The owner's account.
+    pub owner: String,
+    /// The group.
+    pub group: String,
+    /// Permission bits.
+    pub mode: u32,
+    /// When the file was last modified, microseconds since the epoch.
+    pub modified_us: i64,
+    /// Which bytes of the bitfile these are.
+    pub offset_bytes: u64,
+    /// The bitfile's size.
+    pub bitfile_bytes: u64,
+    /// Where they lie, and how many they are.
+    pub extent: Extent,
+    /// Their sums.
+    pub sums: Sums,
 }
 
 /// One place of a library (SMC-3 element).

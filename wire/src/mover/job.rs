@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     checksum::{ExtraSums, Sums},
     extent::{ByteRange, Extent},
-    id::{AccountName, BitfileId, ChannelId, DriveId, FileId, GroupName, VolumeLabel},
+    id::{AccountName, BitfileId, ChannelId, CosName, DriveId, FileId, GroupName, VolumeLabel},
     mover::Fault,
 };
 
@@ -127,6 +127,10 @@ pub struct Member {
     pub bitfile: BitfileId,
     /// Which part, if the bitfile is cut.
     pub segment: SegmentOf,
+    /// Orders the bitfiles that had this path: when it was published, microseconds since the epoch.
+    pub version: u64,
+    /// The class of service it was written with: a catalogue that is made again from the tape keeps it so.
+    pub cos: CosName,
     /// The file's path when it was migrated, for people who read the tape with `tar`.
     pub path: String,
     /// When the file was last modified, microseconds since the epoch.

@@ -42,7 +42,7 @@ pub mod status;
 use serde::{Deserialize, Serialize};
 
 pub use self::{
-    call::{Answer, Call, Mounted, MoveTo, Slot, SlotKind},
+    call::{Answer, Call, Found, Mounted, MoveTo, ScanPlace, Scanned, Slot, SlotKind},
     channel::{ChannelSpec, Framing, Open, PeerCheck, Security, TlsSide},
     fault::{Fault, FaultKind},
     http::{Grant, GrantKey, HttpDoor},

@@ -268,6 +268,7 @@ impl World {
                     alerts: Vec::new(),
                 })
             }
+            Call::Scan { .. } => return Err(Fault::new(FaultKind::BadRequest, "no tape is listed here")),
             Call::Detach { drive } => {
                 self.drives.get_mut(&drive).expect("a known drive").1 = false;
                 Answer::Done

@@ -165,6 +165,17 @@ pub struct ScannedContainer {
     pub members: Vec<(Member, Extent)>,
 }
 
+/// One container, when a tape is listed one by one.
+#[derive(Debug)]
+pub struct ScannedOne {
+    /// Its number.
+    pub container: u32,
+    /// How many containers are on the tape.
+    pub containers: u32,
+    /// What it holds, or why that cannot be read.
+    pub listed: Result<ScannedContainer, DriveError>,
+}
+
 impl Drive {
     /// A drive behind a transport, not yet spoken to.
     #[must_use]
@@ -301,6 +312,17 @@ impl Drive {
     #[tracing::instrument(name = "drive.scan", skip_all, fields(drive = %self.id))]
     pub fn scan(&mut self) -> Result<Scan, DriveError> {
         self.guarded(Self::scan_tape)
+    }
+
+    /// Lists the first container whose number is at least `from`; `None` behind the last. So a tape of any size is listed
+    /// in the memory of its largest container.
+    ///
+    /// # Errors
+    ///
+    /// As [`Drive::scan`].
+    #[tracing::instrument(name = "drive.scan", skip_all, fields(drive = %self.id, from))]
+    pub fn scan_from(&mut self, from: u32) -> Result<Option<ScannedOne>, DriveError> {
+        self.guarded(|drive| drive.scan_container(from))
     }
 
     /// Writes the index if containers were added, rewinds, unloads if asked, and gives the drive back.

@@ -11,7 +11,7 @@ use wire::extent::{Extent, Place};
 
 use super::append::Writer;
 use super::records::Block;
-use super::{Drive, Scan, ScannedContainer};
+use super::{Drive, Scan, ScannedContainer, ScannedOne};
 use crate::scsi::Remedy;
 use crate::tape::error::DriveError;
 use crate::tape::format::{
@@ -209,27 +209,41 @@ impl Drive {
         let tail = self.tail()?.clone();
         let (mut containers, mut unreadable) = (Vec::new(), Vec::new());
         for entry in &tail.entries {
-            let mut listed = self.read_trailer(entry);
-            if let Err(error) = &listed
-                && belongs_to_container(error)
-            {
-                warn!(%error, container = entry.container, "a trailer cannot be read, its container is");
-                // What was wrong first is what is told.
-                listed = self.walk_headers(entry).or(listed);
-            }
-            match listed {
-                Ok(members) => containers.push(ScannedContainer {
-                    container: entry.container,
-                    start_block: entry.start_block,
-                    next_block: entry.next_block,
-                    members,
-                }),
-                Err(error) if belongs_to_container(&error) => unreadable.push((entry.container, error)),
-                Err(error) => return Err(error),
+            match self.list_container(entry)? {
+                Ok(container) => containers.push(container),
+                Err(error) => unreadable.push((entry.container, error)),
             }
         }
         let info = self.session()?.info.clone();
         Ok(Scan { info, containers, unreadable, append_point: tail.append_point() })
+    }
+
+    /// Lists the first container from this number on; see [`Drive::scan_from`].
+    pub(super) fn scan_container(&mut self, from: u32) -> Result<Option<ScannedOne>, DriveError> {
+        let entries = &self.tail()?.entries;
+        let Some(entry) = entries.iter().find(|entry| entry.container >= from).copied() else { return Ok(None) };
+        let containers = u32::try_from(entries.len()).unwrap_or(u32::MAX);
+        let listed = self.list_container(&entry)?;
+        Ok(Some(ScannedOne { container: entry.container, containers, listed }))
+    }
+
+    /// A container's members, from its trailer or, if that cannot be read, from their headers. The inner error is this
+    /// container's alone.
+    fn list_container(&mut self, entry: &IndexEntry) -> Result<Result<ScannedContainer, DriveError>, DriveError> {
+        let mut listed = self.read_trailer(entry);
+        if let Err(error) = &listed
+            && belongs_to_container(error)
+        {
+            warn!(%error, container = entry.container, "a trailer cannot be read, its container is");
+            // What was wrong first is what is told.
+            listed = self.walk_headers(entry).or(listed);
+        }
+        let IndexEntry { container, start_block, next_block, .. } = *entry;
+        match listed {
+            Ok(members) => Ok(Ok(ScannedContainer { container, start_block, next_block, members })),
+            Err(error) if belongs_to_container(&error) => Ok(Err(error)),
+            Err(error) => Err(error),
+        }
     }
 
     /// Writes the list of all containers as a tape file of its own.

@@ -145,6 +145,8 @@ struct Line {
     owner: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     group: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    cos: String,
     mode: u32,
     mtime_us: i64,
     block: u64,
@@ -171,6 +173,7 @@ pub fn encode_trailer(members: &[(Member, Extent)]) -> Vec<u8> {
             path: member.path.clone(),
             owner: member.owner.clone(),
             group: member.group.clone(),
+            cos: member.cos.clone(),
             mode: member.mode,
             mtime_us: member.modified_us,
             block,
@@ -204,6 +207,7 @@ pub fn decode_trailer(bytes: &[u8], volume: &VolumeLabel, container: u32) -> Opt
                 path: line.path,
                 owner: line.owner,
                 group: line.group,
+                cos: line.cos,
                 mode: line.mode,
                 modified_us: line.mtime_us,
                 length_bytes: line.len,
@@ -232,7 +236,7 @@ pub fn decode_index(bytes: &[u8]) -> Option<Vec<IndexEntry>> {
 pub fn line_bytes(member: &Member) -> usize {
     // JSON writes a control character as six bytes; everything else of a line is below 700.
     let text = |text: &str| text.bytes().map(|byte| if byte < 0x20 { 6 } else { 2 }).sum::<usize>();
-    700 + text(&member.path) + text(&member.owner) + text(&member.group)
+    700 + text(&member.path) + text(&member.owner) + text(&member.group) + text(&member.cos)
 }
 
 fn lines<T: Serialize>(values: impl IntoIterator<Item = T>) -> Vec<u8> {

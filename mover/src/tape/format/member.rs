@@ -44,7 +44,8 @@ pub fn encode_member(member: &Member) -> Result<Vec<u8>, MemberError> {
     if member.path.is_empty() || member.path.len() > MAX_PATH_BYTES || member.path.contains('\0') {
         return Err(MemberError::BadPath);
     }
-    if [&member.owner, &member.group].iter().any(|name| name.len() > MAX_NAME_BYTES || name.contains('\0')) {
+    if [&member.owner, &member.group, &member.cos].iter().any(|name| name.len() > MAX_NAME_BYTES || name.contains('\0'))
+    {
         return Err(MemberError::BadOwner);
     }
     let name = archive_name(member);
@@ -76,6 +77,9 @@ pub fn encode_member(member: &Member) -> Result<Vec<u8>, MemberError> {
     if let Some(segment) = member.segment {
         let SegmentOf { index, count, offset_bytes, total_bytes } = segment;
         put("PENSTOCK.seg", &format!("{index}/{count}+{offset_bytes}/{total_bytes}"));
+    }
+    if !member.cos.is_empty() {
+        put("PENSTOCK.cos", &member.cos);
     }
     put("PENSTOCK.adler32", &format!("{:08x}", member.sums.adler32));
     put("PENSTOCK.crc32c", &format!("{:08x}", member.sums.crc32c));
@@ -182,6 +186,7 @@ pub fn decode_member(bytes: &[u8]) -> Result<(Member, usize), MemberError> {
         modified_us: value("mtime").and_then(microseconds).ok_or(MemberError::BadValue("mtime"))?,
         length_bytes: if value("size").is_some() { number("size")? } else { header.size },
         sums,
+        cos: value("PENSTOCK.cos").unwrap_or_default().to_owned(),
         segment: match value("PENSTOCK.seg") {
             Some(text) => Some(segment(text).ok_or(MemberError::BadValue("PENSTOCK.seg"))?),
             None => None,
@@ -291,7 +296,7 @@ pub(crate) mod tests {
     use super::*;
 
     pub(crate) fn any_member() -> impl Strategy<Value = Member> {
-        let names = ("[a-zA-Z0-9 ._/é漢%-]{1,300}", "[a-zé]{0,60}", "[a-z]{0,10}");
+        let names = ("[a-zA-Z0-9 ._/é漢%-]{1,300}", "[a-zé]{0,60}", "[a-z]{0,10}", "[a-z]{0,10}");
         let numbers = (any::<u64>(), any::<u64>(), -9_000_000_000_000_000i64..9_000_000_000_000_000, any::<u64>());
         let sums = (any::<u32>(), any::<u32>(), any::<Option<[u8; 16]>>(), any::<Option<[u8; 32]>>());
         let segment = proptest::option::of((any::<u32>(), any::<u32>(), any::<u64>(), any::<u64>()));
@@ -301,6 +306,7 @@ pub(crate) mod tests {
             path: names.0,
             owner: names.1,
             group: names.2,
+            cos: names.3,
             mode,
             modified_us: numbers.2,
             length_bytes: numbers.3,
