@@ -47,7 +47,7 @@ statements! {
     TAPE_COPIES =
         "SELECT c.number, c.volume, s.volume FROM copy c
         LEFT JOIN segment s ON s.bitfile = c.bitfile AND s.copy = c.number
-        WHERE c.bitfile = $1 AND c.number > 0 ORDER BY c.number, s.start";
+        WHERE c.bitfile = $1 AND c.number BETWEEN 1 AND 63 ORDER BY c.number, s.start";
 
     INSERT_BITFILE =
         "INSERT INTO bitfile (id, entry, size, cos, owner, grp, adler32, crc32c, md5, sha256, generation, created_us,

@@ -32,6 +32,9 @@ const RETRY: Duration = Duration::from_secs(5);
 /// How soon a file is looked at again that was given up and is in flight all the same: whoever gives it up says so to
 /// the mover's link, too, and that may hear it later.
 const LANDING: Duration = Duration::from_millis(50);
+/// How soon a file is looked at again that a mover reported while it was in flight. Its owner may never hear that it
+/// arrived: the mover was killed before it could say so.
+const FLIGHT: Duration = Duration::from_secs(1);
 
 /// Files that nobody here will confirm.
 #[derive(Debug)]
@@ -87,12 +90,9 @@ impl Waiting {
         taken
     }
 
-    /// Puts aside what is in flight. Its owner will deal with it; what its owner has given up is looked at again.
+    /// Puts off what is in flight until it has landed.
     fn flies(&mut self, file: VolumeFile, patient: bool, now: Instant) {
-        self.first_seen.remove(&file);
-        if !patient {
-            self.put_off(file, false, now + LANDING);
-        }
+        self.put_off(file, patient, now + if patient { FLIGHT } else { LANDING });
     }
 
     fn put_off(&mut self, file: VolumeFile, patient: bool, until: Instant) {
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_was_given_up_is_looked_at_again_until_it_has_landed() {
+    fn a_file_that_is_in_flight_is_looked_at_again_until_it_has_landed() {
         let (mut waiting, start) = (Waiting::default(), Instant::now());
         waiting.add(Suspects { files: vec![file(1)], patient: false }, start);
         waiting.add(Suspects { files: vec![file(2)], patient: true }, start);
@@ -218,9 +218,13 @@ mod tests {
             waiting.flies(file, patient, start);
         }
         assert!(waiting.take(start).is_empty());
-        assert_eq!(waiting.take(start + LANDING), [(file(1), false)], "the other one's owner deals with it");
-        waiting.add(Suspects { files: vec![file(2)], patient: true }, start);
-        assert_eq!(waiting.take(start), [(file(2), true)], "it may be told again");
+        assert_eq!(waiting.take(start + LANDING), [(file(1), false)]);
+        waiting.add(Suspects { files: vec![file(2)], patient: true }, start + LANDING);
+        // Its owner may not know that it arrived.
+        assert_eq!(waiting.take(start + FLIGHT), [(file(2), true)]);
+        let taken = vec![(file(2), true)];
+        assert_eq!(waiting.unknown(taken, start + FLIGHT, FLIGHT), [file(2)], "its grace began when it was seen first");
+        assert!(waiting.due().is_none() && waiting.first_seen.is_empty());
     }
 
     #[test]

@@ -83,6 +83,8 @@ struct Inner {
     limits: Limits,
     permits: Arc<Semaphore>,
     turn: AtomicUsize,
+    /// Apart from the other: with one for both, ports and reads in turn would meet the same mover each time.
+    replica_turn: AtomicUsize,
     site: Site,
     shutdown: Shutdown,
 }
@@ -134,6 +136,7 @@ impl Transfers {
             permits: Arc::new(Semaphore::new(limits.transfers)),
             limits,
             turn: AtomicUsize::new(0),
+            replica_turn: AtomicUsize::new(0),
             site: Site { credential, trust },
             shutdown: shutdown.clone(),
         }))
@@ -221,6 +224,11 @@ impl Inner {
     /// A number that grows, by which equal movers take turns.
     fn next_turn(&self) -> usize {
         self.turn.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// A number that grows, by which copies of a file on several disks take turns.
+    fn next_replica(&self) -> usize {
+        self.replica_turn.fetch_add(1, Ordering::Relaxed)
     }
 }
 

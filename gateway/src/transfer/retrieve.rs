@@ -45,7 +45,7 @@ impl From<Failure> for Broken {
 
 pub(super) async fn run(task: Arc<Task>, what: Retrieve) -> Result<Summary, Failure> {
     let mut tried: Vec<Held> = Vec::new();
-    let turn = task.inner.next_turn();
+    let turn = task.inner.next_replica();
     let mut last = None;
     let mut opened = false;
     for attempt in 0..ATTEMPTS {

