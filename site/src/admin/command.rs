@@ -133,7 +133,7 @@ pub struct PathArguments {
 pub enum QueueCommand {
     /// Every request and piece of work: owner, age, position, estimate, and why it waits.
     Queue {
-        /// Only this kind: stage, migrate, purge, repack, verify, reclaim.
+        /// Only this kind: stage, migrate, purge, repack, verify, reclaim, rebuild.
         #[arg(long, value_parser = kind)]
         kind: Option<Kind>,
         /// Only of this account.
@@ -231,7 +231,7 @@ pub enum QueueCommand {
 }
 
 fn kind(text: &str) -> Result<Kind, String> {
-    let kinds = [Kind::Stage, Kind::Migrate, Kind::Purge, Kind::Repack, Kind::Verify, Kind::Reclaim];
+    let kinds = [Kind::Stage, Kind::Migrate, Kind::Purge, Kind::Repack, Kind::Verify, Kind::Reclaim, Kind::Rebuild];
     kinds
         .into_iter()
         .find(|kind| kind.as_str() == text)

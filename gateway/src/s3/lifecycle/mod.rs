@@ -1,4 +1,6 @@
-//! Lifecycle rules: versions expire, are removed and change their storage class by the clock, uploads are given up.
+//! Lifecycle rules: versions expire and are removed by the clock, uploads are given up.
+//!
+//! Transitions are decided and not done: nothing changes an object's class of service yet, and `docs/s3.md` says so.
 //!
 //! - [`rules`]: what is to be done with a version, pure. `trail`: the order of a key's versions, pure.
 //! - `walk`: goes through buckets that have rules, page by page, and does it.
