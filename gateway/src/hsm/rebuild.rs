@@ -215,10 +215,7 @@ impl Rebuilding {
                 Ok(page) => page,
                 Err(error) => {
                     let reason = error.to_string();
-                    how = match error {
-                        MoverError::Refused { fault, .. } => Released::Fault(fault),
-                        _ => Released::Doubt,
-                    };
+                    how = Released::after(error);
                     break Err(reason);
                 }
             };

@@ -107,10 +107,7 @@ impl Verification {
                 Ok(false) => break,
                 Err(error) => {
                     warn!(volume = %self.volume, %error, "verification broken off");
-                    how = match error {
-                        MoverError::Refused { fault, .. } => Released::Fault(fault),
-                        _ => Released::Doubt,
-                    };
+                    how = Released::after(error);
                     break;
                 }
             }

@@ -14,6 +14,8 @@ use wire::{
     mover::{DriveStatus, Fault, Mounted, MoveTo, Slot},
 };
 
+use crate::movers::MoverError;
+
 /// How mounts are shared out.
 #[derive(Clone, Debug)]
 pub struct Rules {
@@ -126,6 +128,16 @@ pub enum Released {
     Doubt,
     /// Something failed.
     Fault(Fault),
+}
+
+impl Released {
+    /// How a grant ends under which this happened.
+    pub(crate) fn after(error: MoverError) -> Self {
+        match error {
+            MoverError::Refused { fault, .. } => Self::Fault(fault),
+            _ => Self::Doubt,
+        }
+    }
 }
 
 /// What is in a drive, and what is being done to it.
