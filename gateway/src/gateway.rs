@@ -28,7 +28,7 @@ use crate::{
     ftp,
     hsm::{self, Hsm},
     identity::Identities,
-    movers::{self, Movers},
+    movers::{self, Movers, Neighbours},
     s3::{self, secrets::Sealer},
     transfer::{Stager, Transfers},
     webdav,
@@ -121,7 +121,7 @@ struct Steps {
 }
 
 impl Gateway {
-    /// Starts a gateway over an open catalogue. When it returns, the doors are open.
+    /// Starts a gateway over an open catalogue, and beside these movers. When it returns, the doors are open.
     ///
     /// It ends with `shutdown`: at the soft step the doors take nobody new and what moves is finished; the movers hear
     /// what they have to hear last.
@@ -132,13 +132,19 @@ impl Gateway {
     pub fn start<'a>(
         config: &'a Config,
         catalog: Catalog,
+        neighbours: Neighbours,
         shutdown: &'a Shutdown,
     ) -> BoxFuture<'a, Result<Self, StartError>> {
         // Boxed, so that all that a gateway does is compiled in this crate, and not again in each that starts one.
-        Box::pin(Self::open(config, catalog, shutdown))
+        Box::pin(Self::open(config, catalog, neighbours, shutdown))
     }
 
-    async fn open(config: &Config, catalog: Catalog, shutdown: &Shutdown) -> Result<Self, StartError> {
+    async fn open(
+        config: &Config,
+        catalog: Catalog,
+        neighbours: Neighbours,
+        shutdown: &Shutdown,
+    ) -> Result<Self, StartError> {
         let credential = HotCredential::from_files(&config.tls.certificate, &config.tls.key)?;
         let door = match (&config.tls.door_certificate, &config.tls.door_key) {
             (None, None) => credential.clone(),
@@ -183,6 +189,7 @@ impl Gateway {
         let hsm = Hsm::start(parts, &steps.work);
         let stager: Arc<dyn Stager> = Arc::new(hsm.clone());
         transfers.set_stager(Arc::clone(&stager));
+        transfers.set_neighbours(neighbours);
         let files = Files::exported(catalog.clone(), &config.names)?;
         let files = {
             let hsm = hsm.clone();

@@ -1,7 +1,8 @@
 //! Bytes between an HTTP client and a mover, through a door: for clients that are not sent to a mover.
 //!
-//! Owns nothing. Talks to [`crate::transfer`], whose data endpoints it connects to as a client would. Holds no more of a
-//! body than a few buffers, and counts what goes through as relayed.
+//! Owns nothing. Talks to [`crate::transfer`]. What movers of this process have is read from them without a connection;
+//! to the data endpoints of others it connects as a client would, and counts what goes through as relayed. Holds no more of
+//! a body than a few buffers.
 //!
 //! Invariant: a verdict on a body is given only after its last byte went to the mover.
 
@@ -9,7 +10,7 @@ use std::{io, sync::Arc, time::Duration};
 
 use bytes::{Bytes, BytesMut};
 use daemon::Shutdown;
-use futures::Stream;
+use futures::{Stream, StreamExt as _, stream};
 use hyper::HeaderMap;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -27,13 +28,17 @@ use crate::{
     files::Readable,
     identity::Principal,
     redirect::{self, Reason, Route},
-    transfer::{DataPort, Part, Pipe, PortSpec, Publisher, Retrieve, Running, Side, Step, Store, Summary, Transfers},
+    transfer::{
+        DataPort, Here, Part, Pipe, PortSpec, Publisher, Retrieve, Running, Side, Step, Store, Summary, Transfers,
+    },
 };
 
 /// How much is read of a mover at a time.
 const BUFFER_BYTES: usize = 256 << 10;
 /// Pieces that wait for a client which is slower than a mover.
 const PIECES: usize = 4;
+/// Pieces of a mover of this process that wait; it reads ahead itself.
+const HERE_PIECES: usize = 1;
 
 /// What a client sends, as its door reads it: bytes, and what they are worth.
 pub(crate) trait Body: Send {
@@ -144,21 +149,38 @@ impl Relay {
         range: ByteRange,
         reason: Reason,
     ) -> Result<impl Stream<Item = io::Result<Bytes>> + Send + Sync + use<>, Failure> {
-        let (pieces, received) = mpsc::channel(PIECES);
-        if !range.is_empty() {
-            let mut port = self.port(None).await?;
-            let whole = range.offset() == 0 && range.length() == file.file.size_bytes;
-            let part = if whole { Part::Whole } else { Part::Relative(range) };
-            let what = Retrieve { file, principal: who.clone(), part };
-            let mut running = self.transfers.retrieve(&mut port, what);
-            let pipe = self.connected(&mut running).await?;
-            let relay = self.clone();
-            self.shutdown.spawn_until_cut(async move {
-                let _port = port;
-                relay.pump(pipe, running, range.length(), pieces, reason.label()).await;
-            });
+        if range.is_empty() {
+            return Ok(stream::empty().left_stream());
         }
-        Ok(futures::stream::unfold(received, |mut received| async move { Some((received.recv().await?, received)) }))
+        let mut port = self.port(None).await?;
+        let whole = range.offset() == 0 && range.length() == file.file.size_bytes;
+        let part = if whole { Part::Whole } else { Part::Relative(range) };
+        let what = Retrieve { file, principal: who.clone(), part };
+        let (into, mut given) = mpsc::channel(HERE_PIECES);
+        let here = Here { into, stall_limit: self.stall_limit };
+        let mut running = self.transfers.retrieve_here(&mut port, what, here);
+        let begun = tokio::select! {
+            biased;
+            Some(first) = given.recv() => Begun::Here(first),
+            pipe = self.connected(&mut running) => Begun::Pipe(Box::new(pipe?)),
+        };
+        let pieces = match begun {
+            Begun::Here(first) => {
+                let giving = Giving { first: Some(first), given, left: range.length(), running, _port: port };
+                stream::unfold(giving, Giving::next).left_stream()
+            }
+            Begun::Pipe(pipe) => {
+                let (pieces, received) = mpsc::channel(PIECES);
+                let relay = self.clone();
+                self.shutdown.spawn_until_cut(async move {
+                    let _port = port;
+                    relay.pump(*pipe, running, range.length(), pieces, reason.label()).await;
+                });
+                let next = |mut received: mpsc::Receiver<_>| async move { Some((received.recv().await?, received)) };
+                stream::unfold(received, next).right_stream()
+            }
+        };
+        Ok(pieces.right_stream())
     }
 
     async fn port(&self, cos: Option<&CosName>) -> Result<DataPort, Failure> {
@@ -251,6 +273,50 @@ impl Relay {
 
     fn relayed(&self, reason: &'static str, bytes: u64) {
         metrics::counter!("penstock_relayed_bytes_total", "door" => self.door, "reason" => reason).increment(bytes);
+    }
+}
+
+/// How a file comes.
+enum Begun {
+    /// From movers of this process; these are its first bytes.
+    Here(Bytes),
+    /// From a mover's data endpoint.
+    Pipe(Box<Pipe>),
+}
+
+/// A file that comes from movers of this process.
+struct Giving {
+    first: Option<Bytes>,
+    given: mpsc::Receiver<Bytes>,
+    left: u64,
+    running: Running,
+    _port: DataPort,
+}
+
+impl Giving {
+    async fn next(mut self) -> Option<(io::Result<Bytes>, Self)> {
+        if self.left == 0 {
+            return None;
+        }
+        let piece = match self.first.take() {
+            Some(first) => Some(first),
+            None => self.given.recv().await,
+        };
+        let piece = match piece {
+            Some(piece) => {
+                self.left = self.left.saturating_sub(piece.len() as u64);
+                Ok(piece)
+            }
+            None => {
+                self.left = 0;
+                Err(ended_early(&mut self.running).await)
+            }
+        };
+        if self.left == 0 {
+            // Nobody asks for more; the transfer's task still has its end to tell.
+            self.running.release();
+        }
+        Some((piece, self))
     }
 }
 

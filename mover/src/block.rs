@@ -92,9 +92,19 @@ impl Pool {
 
     /// Waits for the blocks of a pipeline. Cancel-safe.
     pub(crate) async fn share(&self) -> Share {
-        let blocks = self.shared.pipeline_blocks;
+        self.blocks(self.shared.pipeline_blocks.into()).await
+    }
+
+    /// Waits for so many of the blocks that pipelines have, at most as many as one of them. Cancel-safe.
+    pub(crate) async fn blocks(&self, count: u64) -> Share {
+        let blocks = u32::try_from(count).unwrap_or(u32::MAX).clamp(1, self.shared.pipeline_blocks);
         let permits = self.shared.pipelines.clone().acquire_many_owned(blocks).await.expect("never closed");
         Share { shared: self.shared.clone(), blocks, permits: Arc::new(permits) }
+    }
+
+    /// How large a block is.
+    pub(crate) fn block_bytes(&self) -> usize {
+        self.shared.block_bytes
     }
 
     /// Tells the metrics how much is in use.

@@ -14,6 +14,7 @@
 //! - `disk`: disk volumes.
 //! - `drives`: tape drives and libraries behind handles.
 //! - [`tape`], [`scsi`], [`vtl`]: tape above the SCSI seam, the seam, and the virtual library below it.
+//! - `local`: disk files for a gateway in the same process, without a connection.
 //! - `sums`, `block`: checksums on the way, memory for data in flight.
 //!
 //! A mover knows volumes, extents and addresses; never names, users or policy.
@@ -30,6 +31,7 @@ mod disk;
 mod drives;
 mod http;
 mod job;
+mod local;
 mod metrics;
 mod sums;
 
@@ -57,6 +59,7 @@ use crate::{
 
 pub use config::MoverConfig;
 pub use drives::Libraries;
+pub use local::Reader;
 
 /// Who a mover is, and whom it believes.
 #[derive(Clone, Debug)]
@@ -107,6 +110,7 @@ pub enum StartError {
 pub struct Mover {
     name: MoverId,
     address: SocketAddr,
+    reader: Reader,
 }
 
 impl Mover {
@@ -168,16 +172,23 @@ impl Mover {
             shutdown: shutdown.clone(),
         };
         let name = config.name.clone();
+        let reader = Reader::new(env.clone());
         let hub = Hub::start(config, env, opener, changed);
         shutdown.spawn(control::listen(listener, tls, hub, shutdown.clone()));
         info!(mover = %name, %address, "mover is ready");
-        Ok(Self { name, address })
+        Ok(Self { name, address, reader })
     }
 
     /// Its name.
     #[must_use]
     pub const fn name(&self) -> &MoverId {
         &self.name
+    }
+
+    /// Reads its disk volumes, for a gateway in the same process.
+    #[must_use]
+    pub fn reader(&self) -> Reader {
+        self.reader.clone()
     }
 
     /// Where it listens for gateways.

@@ -1,13 +1,15 @@
 //! Assembles Penstock's gateway and movers into one program: `penstock`.
 //!
 //! - [`cli`]: the command line, as data.
-//! - [`serve`]: a whole site in one process; [`process`]: a gateway or a mover alone.
+//! - [`serve`]: a whole site in one process; [`process`]: a gateway or a mover alone; [`beside`]: a gateway reads what
+//!   movers of its process have.
 //! - [`setup`], [`folder`]: a site's first start, and where it keeps what it has.
 //! - [`admin`]: asks a running site, and tells it what to do.
 //! - [`certificates`]: a site's certificates, for sites on several hosts.
 //! - [`demo`]: shows it all; [`lab`]: the same and more over emulated links.
 
 pub mod admin;
+pub mod beside;
 pub mod certificates;
 pub mod cli;
 pub mod demo;

@@ -14,7 +14,7 @@ use daemon::{
     tls::{self, HotCredential, Reload, Trust, TrustSource},
     trust::{Requirement, TrustOptions},
 };
-use gateway::{Gateway, config::Config as GatewayConfig};
+use gateway::{Gateway, config::Config as GatewayConfig, movers::Neighbours};
 use mover::{Libraries, Mover, MoverConfig, MoverTls};
 
 use crate::cli::Process;
@@ -28,7 +28,7 @@ pub async fn gateway(arguments: Process, shutdown: Shutdown) -> anyhow::Result<(
     let Some(config) = load::<GatewayConfig>(&arguments)? else { return Ok(()) };
     daemon::logging::init(&config.log)?;
     raise_file_limit();
-    start_gateway(&config, &shutdown).await?;
+    start_gateway(&config, Neighbours::default(), &shutdown).await?;
     supervise(shutdown).await
 }
 
@@ -64,15 +64,19 @@ fn load<T: Settings>(arguments: &Process) -> anyhow::Result<Option<Loaded<T>>> {
     Ok(Some(loaded))
 }
 
-/// Starts a gateway over its catalogue.
-pub(crate) async fn start_gateway(config: &GatewayConfig, shutdown: &Shutdown) -> anyhow::Result<Gateway> {
+/// Starts a gateway over its catalogue, and beside the movers of this process.
+pub(crate) async fn start_gateway(
+    config: &GatewayConfig,
+    neighbours: Neighbours,
+    shutdown: &Shutdown,
+) -> anyhow::Result<Gateway> {
     if let Some(path) = config.catalogue.url.strip_prefix("sqlite:").map(Path::new) {
         let folder = path.parent().context("the catalogue's file lies in a folder")?;
         std::fs::create_dir_all(folder).with_context(|| format!("make {}", folder.display()))?;
     }
     let options = CatalogOptions { readers: config.catalogue.readers, ..CatalogOptions::default() };
     let catalog = Catalog::open(&config.catalogue.url, options).await.context("open the catalogue")?;
-    Ok(Gateway::start(config, catalog, shutdown).await?)
+    Ok(Gateway::start(config, catalog, neighbours, shutdown).await?)
 }
 
 /// Starts a mover. Movers of one process share `libraries`.

@@ -15,6 +15,7 @@ use mover::{Libraries, Mover, MoverConfig};
 use wire::id::{AccountName, GroupName};
 
 use crate::{
+    beside,
     cli::Serve,
     folder::{Doors, SiteFolder},
     process,
@@ -70,7 +71,7 @@ pub async fn start(folder: &SiteFolder, new: &NewSite, shutdown: &Shutdown) -> a
             configured.address = here.address().to_string();
         }
     }
-    let gateway = process::start_gateway(&config, shutdown).await?;
+    let gateway = process::start_gateway(&config, beside::neighbours(&movers), shutdown).await?;
     let user = first_user(folder, &ca, &gateway).await?;
     let doors = Doors {
         ftp: gateway.doors.ftp.first().copied().context("the site has no FTP door ([ftp] listen)")?,

@@ -17,6 +17,7 @@ use daemon::{
 use gateway::{
     Gateway,
     config::{Config, MoverConfig as MoverAddress},
+    movers::Neighbours,
 };
 use mover::{
     Libraries, Mover, MoverConfig, MoverTls,
@@ -59,6 +60,7 @@ pub struct SiteBuilder {
     url: Option<String>,
     drives: u16,
     cartridges: u16,
+    beside: bool,
     gateway: Box<dyn FnOnce(&mut Config) + Send>,
     mover: ChangeMover,
 }
@@ -72,6 +74,7 @@ pub struct Site {
     /// The virtual libraries of the movers.
     pub libraries: Libraries,
     config: Config,
+    neighbours: Neighbours,
     gateway_shutdown: Shutdown,
     movers: Vec<MoverPart>,
     url: String,
@@ -116,6 +119,14 @@ impl SiteBuilder {
         self
     }
 
+    /// The gateway reads what the movers have without a connection, as in `penstock serve`. Movers of such a site are not
+    /// started again.
+    #[must_use]
+    pub fn beside(mut self) -> Self {
+        self.beside = true;
+        self
+    }
+
     /// Changes the gateway's configuration.
     #[must_use]
     pub fn gateway(mut self, change: impl FnOnce(&mut Config) + Send + 'static) -> Self {
@@ -139,12 +150,12 @@ impl SiteBuilder {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let ca = SiteCa::in_memory("test", &Clock::real()).expect("an authority");
         let libraries = Libraries::default();
-        let mut movers = Vec::new();
+        let (mut movers, mut beside) = (Vec::new(), Vec::new());
         for number in 1..=self.movers {
             let mut config = self.mover_config(number, &folder);
             (self.mover)(number, &mut config);
             let mut part = MoverPart { tls: mover_tls(&ca, &config.name), config, shutdown: new_shutdown() };
-            part.start(&libraries).await;
+            beside.push(part.start(&libraries).await);
             movers.push(part);
         }
         let (url, cluster) = match (self.url.take(), self.database) {
@@ -160,8 +171,21 @@ impl SiteBuilder {
         (self.gateway)(&mut config);
         let gateway_shutdown = new_shutdown();
         let catalog = Catalog::open(&url, catalog::Options::default()).await.expect("a catalogue");
-        let gateway = Gateway::start(&config, catalog, &gateway_shutdown).await.expect("a gateway");
-        let site = Site { gateway, ca, libraries, config, gateway_shutdown, movers, url, folder, cluster };
+        let neighbours = site::beside::neighbours(beside.iter().filter(|_| self.beside));
+        let gateway = Gateway::start(&config, catalog, neighbours.clone(), &gateway_shutdown).await;
+        let gateway = gateway.expect("a gateway");
+        let site = Site {
+            gateway,
+            neighbours,
+            ca,
+            libraries,
+            config,
+            gateway_shutdown,
+            movers,
+            url,
+            folder,
+            cluster,
+        };
         site.complete().await;
         site
     }
@@ -214,11 +238,13 @@ impl SiteBuilder {
 }
 
 impl MoverPart {
-    async fn start(&mut self, libraries: &Libraries) {
+    async fn start(&mut self, libraries: &Libraries) -> Mover {
         self.shutdown = new_shutdown();
         let mover = Mover::start(self.config.clone(), self.tls.clone(), libraries, &self.shutdown).await;
         // The address stays the same over its restarts, as a configured one would.
-        self.config.control.listen = mover.expect("a mover").address();
+        let mover = mover.expect("a mover");
+        self.config.control.listen = mover.address();
+        mover
     }
 }
 
@@ -237,6 +263,7 @@ impl Site {
             url: None,
             drives: 0,
             cartridges: 0,
+            beside: false,
             gateway: Box::new(|_| ()),
             mover: Box::new(|_, _| ()),
         }
@@ -317,7 +344,7 @@ impl Site {
     /// Starts a mover again that was killed, at the address it had.
     pub async fn start_mover(&mut self, mover: usize) {
         let libraries = self.libraries.clone();
-        self.movers[mover - 1].start(&libraries).await;
+        drop(self.movers[mover - 1].start(&libraries).await);
         self.complete().await;
     }
 
@@ -332,7 +359,8 @@ impl Site {
         self.gateway.catalog.close().await;
         self.gateway_shutdown = new_shutdown();
         let catalog = Catalog::open(&self.url, catalog::Options::default()).await.expect("a catalogue");
-        self.gateway = Gateway::start(&self.config, catalog, &self.gateway_shutdown).await.expect("a gateway");
+        let gateway = Gateway::start(&self.config, catalog, self.neighbours.clone(), &self.gateway_shutdown).await;
+        self.gateway = gateway.expect("a gateway");
         self.complete().await;
     }
 

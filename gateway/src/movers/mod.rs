@@ -3,6 +3,7 @@
 //! - [`Movers`]: asks, opens data endpoints, starts transfers, confirms and discards files.
 //! - [`Transfer`], [`Channel`]: what was started and opened; dropping one ends it and cleans up behind it.
 //! - [`Snapshot`]: who is there and how they are.
+//! - [`Neighbours`]: those of this process, which a door reads from without a connection.
 //! - `link`: the owner of one mover's connection; `table`: what is under way on it, without I/O.
 //! - `janitor`: files nobody confirmed; `registrar`: disk volumes become known to the catalogue.
 //!
@@ -17,6 +18,7 @@ mod error;
 mod flying;
 mod janitor;
 mod link;
+mod neighbour;
 mod registrar;
 mod snapshot;
 mod table;
@@ -45,6 +47,7 @@ use wire::{
 pub use self::{
     channel::Channel,
     error::MoverError,
+    neighbour::{Neighbour, Neighbours},
     snapshot::{LinkState, MoverView, Snapshot},
     transfer::{Transfer, TransferEvent},
 };

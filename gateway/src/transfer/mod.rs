@@ -4,6 +4,7 @@
 //! - [`Transfers`]: retrieve, store and listing over a data port; each gives a [`Running`].
 //! - [`Publisher`]: what becomes of bytes that were stored, for doors whose files are more than names.
 //! - `pipe`: a door that passes bytes on itself, as a mover's peer.
+//! - `here`: from a mover of this process to a door of this process.
 //! - `plan`: pure: who connects to whom and sends what. `store::merge`: pure: what was received becomes a file.
 //! - `crew`: the movers' transfers that make up one of ours; `wiring`: data endpoints between movers.
 //! - `place`: where a file is, for doors that send their client there.
@@ -19,6 +20,7 @@
 mod ask;
 mod crew;
 mod desk;
+mod here;
 mod listing;
 mod pipe;
 mod place;
@@ -54,6 +56,7 @@ use futures::stream::BoxStream;
 use tokio::sync::Semaphore;
 use wire::id::{BitfileId, CosName};
 
+pub(crate) use self::here::Here;
 pub use self::{
     ask::{CutUpload, Part, Presence, Retrieve, Store, StoreMode},
     pipe::Pipe,
@@ -66,7 +69,7 @@ use self::{desk::Desk, shelf::Shelf};
 use crate::{
     config::Config,
     failure::{Failure, FailureKind},
-    movers::Movers,
+    movers::{Movers, Neighbours},
     redirect::{Reason, Route},
 };
 
@@ -78,6 +81,7 @@ struct Inner {
     catalog: Catalog,
     movers: Movers,
     stager: OnceLock<Arc<dyn Stager>>,
+    neighbours: OnceLock<Neighbours>,
     shelf: Shelf,
     desk: Desk,
     limits: Limits,
@@ -132,6 +136,7 @@ impl Transfers {
             catalog,
             movers,
             stager: OnceLock::new(),
+            neighbours: OnceLock::new(),
             desk: Desk::default(),
             permits: Arc::new(Semaphore::new(limits.transfers)),
             limits,
@@ -146,6 +151,11 @@ impl Transfers {
     pub fn set_stager(&self, stager: Arc<dyn Stager>) {
         // A second one is a fault of the assembly; the first goes on.
         let _ = self.0.stager.set(stager);
+    }
+
+    /// Says which movers are in this process. Until then what they have is read over a connection.
+    pub fn set_neighbours(&self, neighbours: Neighbours) {
+        let _ = self.0.neighbours.set(neighbours);
     }
 
     /// A client's data connections, to be. For a passive side that is not delayed, opens the endpoints: their addresses
@@ -165,7 +175,14 @@ impl Transfers {
     pub fn retrieve(&self, port: &mut DataPort, what: Retrieve) -> Running {
         let account = Some(what.principal.account.clone());
         let (shared, path) = (port.shared(), what.file.path.clone());
-        task::begin(&self.0, shared, Direction::Retrieve, account, path, |task| retrieve::run(task, what))
+        task::begin(&self.0, shared, Direction::Retrieve, account, path, |task| retrieve::run(task, what, None))
+    }
+
+    /// Sends a file to a door: into its hands, if all of it is in this process, else over the port.
+    pub(crate) fn retrieve_here(&self, port: &mut DataPort, what: Retrieve, here: Here) -> Running {
+        let account = Some(what.principal.account.clone());
+        let (shared, path) = (port.shared(), what.file.path.clone());
+        task::begin(&self.0, shared, Direction::Retrieve, account, path, |task| retrieve::run(task, what, Some(here)))
     }
 
     /// Takes a file.

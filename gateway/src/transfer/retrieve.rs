@@ -15,6 +15,7 @@ use wire::{
 use super::{
     Progress, Retrieve, Step, Summary, Waiting,
     crew::{Crew, Duty, News},
+    here::{self, Here},
     plan::{
         ClientEnd, RelayReason,
         read::{self, ReadPlan, Relay, Wanted},
@@ -32,9 +33,9 @@ use crate::{
 const ATTEMPTS: usize = 3;
 
 /// Why sending ended early, and whether another look at the catalogue may help.
-struct Broken {
-    failure: Failure,
-    elsewhere: bool,
+pub(super) struct Broken {
+    pub(super) failure: Failure,
+    pub(super) elsewhere: bool,
 }
 
 impl From<Failure> for Broken {
@@ -43,7 +44,7 @@ impl From<Failure> for Broken {
     }
 }
 
-pub(super) async fn run(task: Arc<Task>, what: Retrieve) -> Result<Summary, Failure> {
+pub(super) async fn run(task: Arc<Task>, what: Retrieve, here: Option<Here>) -> Result<Summary, Failure> {
     let mut tried: Vec<Held> = Vec::new();
     let turn = task.inner.next_replica();
     let mut last = None;
@@ -60,7 +61,7 @@ pub(super) async fn run(task: Arc<Task>, what: Retrieve) -> Result<Summary, Fail
         if attempt > 0 && held == tried {
             break;
         }
-        let sent = send(&task, &what, &located, held.clone(), &mut ends, &mut opened).await;
+        let sent = send(&task, &what, &located, held.clone(), here.as_ref(), &mut ends, &mut opened).await;
         match sent {
             Ok(summary) => {
                 ends.served(&task.port.spec);
@@ -135,6 +136,7 @@ async fn send(
     what: &Retrieve,
     located: &Located,
     held: Vec<Held>,
+    here: Option<&Here>,
     ends: &mut Ends,
     opened: &mut bool,
 ) -> Result<Summary, Broken> {
@@ -148,6 +150,13 @@ async fn send(
     let spec = &task.port.spec;
     let plan = read::plan(&wanted, &ends.view(spec)?)?;
     let movers = movers(&plan);
+    if let (Some(here), Some(neighbours)) = (here, task.inner.neighbours.get())
+        && let Some(runs) = here::pieces(&plan, neighbours)
+    {
+        task.card().planned(movers.clone(), Some(plan.bytes));
+        let bytes = here::send(task, neighbours, runs, here, located.bitfile.id).await?;
+        return Ok(Summary { bytes, elapsed: task.started.elapsed(), movers, relayed_bytes: 0, stored: None });
+    }
     let need = needed(&plan);
     let ready = task.unless_stopped(ends.open(&task.inner, spec, &need)).await??;
     task.card().planned(movers.clone(), Some(plan.bytes));

@@ -153,6 +153,11 @@ impl Running {
         self.cancel.cancel();
     }
 
+    /// Lets it go on to its end without anybody who listens.
+    pub(crate) fn release(&mut self) {
+        self.cancel = CancellationToken::new();
+    }
+
     /// Waits for the end, passing over everything else.
     ///
     /// # Errors

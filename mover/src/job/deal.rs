@@ -59,7 +59,7 @@ impl Dealer {
 }
 
 /// Opens a disk file that will be read from front to back. May block.
-pub(super) fn open(volumes: &Volumes, piece: &DiskPiece) -> Result<Arc<File>, Fault> {
+pub(crate) fn open(volumes: &Volumes, piece: &DiskPiece) -> Result<Arc<File>, Fault> {
     let file = volumes.get(&piece.volume)?.read(piece.file)?;
     let (offset, length) = (i64::try_from(piece.offset_bytes), i64::try_from(piece.range.length()));
     if let (Ok(offset), Ok(length)) = (offset, length) {
@@ -70,7 +70,7 @@ pub(super) fn open(volumes: &Volumes, piece: &DiskPiece) -> Result<Arc<File>, Fa
 }
 
 /// Compares the sums of a whole piece.
-pub(super) fn compare(piece: &DiskPiece, sums: &Sums) -> Result<(), Fault> {
+pub(crate) fn compare(piece: &DiskPiece, sums: &Sums) -> Result<(), Fault> {
     match piece.sums.and_then(|wanted| wanted.difference(sums)) {
         None => Ok(()),
         Some(algorithm) => {

@@ -11,7 +11,7 @@
 //! A job owns everything it uses: dropped, it lets go of connections, blocks, promised space and temporary files.
 
 mod batch;
-mod deal;
+pub(crate) mod deal;
 mod hopper;
 mod loan;
 pub(crate) mod plan;

@@ -13,7 +13,7 @@ const CLIENT_LIMIT: Duration = Duration::from_secs(120);
 
 /// A site with an S3 door in clear, and the programs of its user alice.
 pub(crate) struct Programs {
-    site: Site,
+    pub(crate) site: Site,
     alice: User,
     pub(crate) key: String,
     pub(crate) secret: String,
