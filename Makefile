@@ -15,7 +15,7 @@ test:
 # ONLY="get-1 wan" for some of them (ONLY=wan: the published measurements over links with delay).
 bench:
 	tests/prepare bench
-	cargo build --release --package penstock-site
+	cargo build --release --package penstock-site --package penstock-client --package penstock-tests
 	cargo run --release --package penstock-tests --bin bench -- $(ONLY) $(if $(QUICK),--quick,--markdown docs/benchmarks.md)
 
 lint:
