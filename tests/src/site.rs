@@ -5,7 +5,7 @@
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
-use catalog::{Catalog, NewAccount, testing::PostgresCluster};
+use catalog::{Catalog, NewAccount, TreePath, WorkKind, testing::PostgresCluster};
 use daemon::{
     Clock, Shutdown,
     config::{ByteSize, TimeSpan},
@@ -24,7 +24,7 @@ use mover::{
     config::{DriveConfig, LibraryConfig, LibraryKind, VolumeConfig},
 };
 use tempfile::TempDir;
-use wire::id::{AccountName, DriveId, GroupName, LibraryId, MoverId, VolumeLabel};
+use wire::id::{AccountName, BitfileId, DriveId, GroupName, LibraryId, MoverId, VolumeLabel};
 
 use crate::User;
 
@@ -127,10 +127,29 @@ impl SiteBuilder {
         self
     }
 
-    /// Changes the gateway's configuration.
+    /// Services wait for nothing: what is stored sinks to tape at once.
+    #[must_use]
+    pub fn eager(self) -> Self {
+        self.gateway(|config| {
+            config.hsm.batch_wait = TimeSpan::seconds(0);
+            config.hsm.look_every = TimeSpan::milliseconds(100);
+            config.hsm.linger = TimeSpan::seconds(1);
+            config.hsm.lease = TimeSpan::seconds(2);
+            config.hsm.purge_idle = TimeSpan::seconds(0);
+            for class in &mut config.classes {
+                class.migration_age = TimeSpan::seconds(0);
+            }
+        })
+    }
+
+    /// Changes the gateway's configuration, behind other changes.
     #[must_use]
     pub fn gateway(mut self, change: impl FnOnce(&mut Config) + Send + 'static) -> Self {
-        self.gateway = Box::new(change);
+        let before = self.gateway;
+        self.gateway = Box::new(move |config| {
+            before(config);
+            change(config);
+        });
         self
     }
 
@@ -174,18 +193,7 @@ impl SiteBuilder {
         let neighbours = site::beside::neighbours(beside.iter().filter(|_| self.beside));
         let gateway = Gateway::start(&config, catalog, neighbours.clone(), &gateway_shutdown).await;
         let gateway = gateway.expect("a gateway");
-        let site = Site {
-            gateway,
-            neighbours,
-            ca,
-            libraries,
-            config,
-            gateway_shutdown,
-            movers,
-            url,
-            folder,
-            cluster,
-        };
+        let site = Site { gateway, neighbours, ca, libraries, config, gateway_shutdown, movers, url, folder, cluster };
         site.complete().await;
         site
     }
@@ -292,6 +300,50 @@ impl Site {
         let principal = self.gateway.identities.principal(&user.subject(), None).await.expect("a principal");
         self.gateway.files.home(&principal).await.expect("a home");
         user
+    }
+
+    /// The bitfile of a name.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such file.
+    pub async fn bitfile(&self, path: &str) -> BitfileId {
+        let path = TreePath::posix(&TreePath::root(), path).expect("a path");
+        let resolved = self.gateway.catalog.resolve(&path).await.expect("resolved");
+        resolved.entry().unwrap_or_else(|error| panic!("{path}: {error}")).file().expect("a file").bitfile
+    }
+
+    /// Waits until a bitfile has all its tape copies.
+    ///
+    /// # Panics
+    ///
+    /// If it does not get them; what the queue and the drives say of it then.
+    pub async fn on_tape(&self, bitfile: BitfileId) {
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        let catalog = &self.gateway.catalog;
+        loop {
+            let residency = catalog.locate_one(bitfile).await.expect("located").bitfile.residency;
+            if residency.tape_copies >= residency.tape_copies_wanted {
+                return;
+            }
+            if tokio::time::Instant::now() > deadline {
+                let work = catalog.work_items(Some(WorkKind::Migrate), None, 10).await.expect("work");
+                panic!("{bitfile} is not on tape: {work:?}, drives {:?}", self.gateway.hsm.drives().await);
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Waits until a bitfile has all its tape copies, and takes it off the disk.
+    ///
+    /// # Panics
+    ///
+    /// If it does not get them, or may not be purged.
+    pub async fn sink(&self, bitfile: BitfileId) {
+        self.on_tape(bitfile).await;
+        for (_, purged) in self.gateway.hsm.purge_now(vec![bitfile]).await.expect("asked") {
+            purged.expect("purged");
+        }
     }
 
     /// Where the FTP door listens.

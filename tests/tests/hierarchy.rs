@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use catalog::{TreePath, WorkKind};
 use daemon::config::TimeSpan;
 use tests::{Database, Site, SiteBuilder, bytes};
 use wire::id::BitfileId;
@@ -10,22 +9,7 @@ use wire::id::BitfileId;
 const MIB: usize = 1 << 20;
 
 fn with_tape(drives: u16, cartridges: u16) -> SiteBuilder {
-    Site::builder().tape(drives, cartridges).gateway(|config| {
-        config.hsm.batch_wait = TimeSpan::seconds(0);
-        config.hsm.look_every = TimeSpan::milliseconds(100);
-        config.hsm.linger = TimeSpan::seconds(1);
-        config.hsm.lease = TimeSpan::seconds(2);
-        config.hsm.purge_idle = TimeSpan::seconds(0);
-        for class in &mut config.classes {
-            class.migration_age = TimeSpan::seconds(0);
-        }
-    })
-}
-
-async fn bitfile(site: &Site, path: &str) -> BitfileId {
-    let path = TreePath::posix(&TreePath::root(), path).expect("a path");
-    let resolved = site.gateway.catalog.resolve(&path).await.expect("resolved");
-    resolved.entry().expect("there").file().expect("a file").bitfile
+    Site::builder().tape(drives, cartridges).eager()
 }
 
 async fn eventually<F: Future<Output = bool>>(what: &str, state: impl Fn() -> F) {
@@ -38,24 +22,9 @@ async fn eventually<F: Future<Output = bool>>(what: &str, state: impl Fn() -> F)
     panic!("never came true: {what}");
 }
 
-/// Waits until the file has all its tape copies, and takes it off the disk.
 async fn sink(site: &Site, path: &str) -> BitfileId {
-    let bitfile = bitfile(site, path).await;
-    let catalog = &site.gateway.catalog;
-    let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
-    loop {
-        let residency = catalog.locate_one(bitfile).await.expect("located").bitfile.residency;
-        if residency.tape_copies == residency.tape_copies_wanted {
-            break;
-        }
-        if tokio::time::Instant::now() > deadline {
-            let work = catalog.work_items(Some(WorkKind::Migrate), None, 10).await.expect("work");
-            panic!("{path} is not on tape: {work:?}, drives {:?}", site.gateway.hsm.drives().await);
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    let purged = site.gateway.hsm.purge_now(vec![bitfile]).await.expect("asked");
-    purged[0].1.as_ref().expect("purged");
+    let bitfile = site.bitfile(path).await;
+    site.sink(bitfile).await;
     bitfile
 }
 
@@ -183,7 +152,7 @@ async fn a_batch_from_two_movers_takes_one_mount_for_each_copy() {
         site.gateway.movers.drain(&drained, Some("a test".to_owned())).expect("drained");
         alice.put(path, &bytes(7, 100_000)).await.expect("stored");
         site.gateway.movers.drain(&drained, None).expect("in use");
-        bitfiles.push(bitfile(&site, path).await);
+        bitfiles.push(site.bitfile(path).await);
     }
     let located = site.gateway.catalog.locate(&bitfiles).await.expect("located");
     let mut disks: Vec<_> = located
@@ -212,7 +181,7 @@ async fn an_upload_that_finds_no_room_has_room_made_for_the_next_try() {
     let mut alice = site.user("alice").await.login().await;
     let first = bytes(1, 24 * MIB);
     alice.put("/home/alice/first", &first).await.expect("stored");
-    let on_tape = bitfile(&site, "/home/alice/first").await;
+    let on_tape = site.bitfile("/home/alice/first").await;
     let catalog = &site.gateway.catalog;
     eventually("it is on tape", || async {
         let residency = catalog.locate_one(on_tape).await.expect("located").bitfile.residency;

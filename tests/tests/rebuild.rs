@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use catalog::TreePath;
-use daemon::config::{ByteSize, TimeSpan};
+use daemon::config::ByteSize;
 use tests::{Database, Site, SiteBuilder, bytes, soon};
 use wire::{
     admin::site::Rebuild,
@@ -20,30 +19,14 @@ fn files() -> Vec<(String, usize)> {
     small.chain(others.map(|(path, length)| (path.to_owned(), length))).collect()
 }
 
-async fn bitfile(site: &Site, path: &str) -> BitfileId {
-    let path = TreePath::posix(&TreePath::root(), path).expect("a path");
-    let resolved = site.gateway.catalog.resolve(&path).await.expect("resolved");
-    resolved.entry().unwrap_or_else(|error| panic!("{path}: {error}")).file().expect("a file").bitfile
-}
-
 /// Waits until these have both tape copies, and takes them off the disk. Returns the cartridges they lie on.
 async fn sink(site: &Site, ids: &[BitfileId]) -> Vec<VolumeLabel> {
-    let mut volumes = Vec::new();
-    soon("two tape copies of each", async {
-        loop {
-            let located = site.gateway.catalog.locate(ids).await.expect("located");
-            if located.iter().all(|found| found.bitfile.residency.tape_copies == 2) {
-                let copies = located.iter().flat_map(|found| &found.copies).filter(|copy| copy.number > 0);
-                volumes = copies.flat_map(|copy| &copy.segments).map(|one| one.extent.volume.clone()).collect();
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    })
-    .await;
-    for (bitfile, purged) in site.gateway.hsm.purge_now(ids.to_vec()).await.expect("asked") {
-        purged.unwrap_or_else(|error| panic!("{bitfile} is not purged: {error}"));
+    for bitfile in ids {
+        site.sink(*bitfile).await;
     }
+    let located = site.gateway.catalog.locate(ids).await.expect("located");
+    let copies = located.iter().flat_map(|found| &found.copies).filter(|copy| copy.number > 0);
+    let mut volumes: Vec<_> = copies.flat_map(|copy| &copy.segments).map(|one| one.extent.volume.clone()).collect();
     volumes.sort();
     volumes.dedup();
     volumes
@@ -69,14 +52,7 @@ async fn rebuild(site: &Site, volume: &VolumeLabel) -> Rebuild {
 }
 
 fn builder(database: Database) -> SiteBuilder {
-    Site::builder().tape(2, 4).database(database).gateway(|config| {
-        config.hsm.batch_wait = TimeSpan::seconds(0);
-        config.hsm.lease = TimeSpan::seconds(2);
-        config.hsm.batch_bytes = ByteSize::mib(64);
-        for class in &mut config.classes {
-            class.migration_age = TimeSpan::seconds(0);
-        }
-    })
+    Site::builder().tape(2, 4).database(database).eager().gateway(|config| config.hsm.batch_bytes = ByteSize::mib(64))
 }
 
 /// A site with files that are on tape only. Their bitfiles, and the cartridges.
@@ -90,7 +66,7 @@ async fn sunk(database: Database) -> (Site, Vec<BitfileId>, Vec<VolumeLabel>) {
     }
     let mut ids = Vec::new();
     for (path, _) in files() {
-        ids.push(bitfile(&site, &path).await);
+        ids.push(site.bitfile(&path).await);
     }
     let volumes = sink(&site, &ids).await;
     assert!(volumes.len() >= 2, "two copies are on two cartridges at least: {volumes:?}");
@@ -129,7 +105,7 @@ async fn comes_back(database: Database) {
     }
     // What is written from now on has numbers and places of its own.
     alice.put("/home/alice/small/new", &bytes(5, 5000)).await.expect("stored");
-    let new = bitfile(&site, "/home/alice/small/new").await;
+    let new = site.bitfile("/home/alice/small/new").await;
     assert!(ids.iter().all(|old| *old < new), "{new} after {ids:?}");
     sink(&site, &[new]).await;
     assert_eq!(alice.get("/home/alice/small/new").await.expect("read"), bytes(5, 5000));

@@ -3,12 +3,10 @@
 use std::{path::PathBuf, process::Stdio, time::Duration};
 
 use anyhow::{Context, Result, ensure};
-use daemon::config::TimeSpan;
 use gateway::config::Config;
 use serde_json::Value;
 use tests::{Site, SiteBuilder, User, bytes};
 use tokio::process::Command;
-use wire::id::BitfileId;
 
 /// No client here needs longer; one that hangs fails its test.
 const CLIENT_LIMIT: Duration = Duration::from_secs(120);
@@ -84,16 +82,12 @@ impl Programs {
 
     /// With a tape library, where files sink at once.
     pub(crate) async fn with_tape(change: impl FnOnce(&mut Config) + Send + 'static) -> Result<Self> {
-        Self::of(Site::builder().tape(2, 4), change).await
+        Self::of(Site::builder().tape(2, 4).eager(), change).await
     }
 
     pub(crate) async fn of(builder: SiteBuilder, change: impl FnOnce(&mut Config) + Send + 'static) -> Result<Self> {
         let change = move |config: &mut Config| {
             config.webdav.listen = vec!["127.0.0.1:0".parse().expect("an address")];
-            config.hsm.batch_wait = TimeSpan::seconds(0);
-            for class in &mut config.classes {
-                class.migration_age = TimeSpan::seconds(0);
-            }
             change(config);
         };
         let site = builder.gateway(change).start().await;
@@ -218,36 +212,13 @@ impl Programs {
         Ok(path)
     }
 
-    /// The bitfile of a name.
-    pub(crate) async fn bitfile(&self, path: &str) -> Result<BitfileId> {
-        let path = catalog::TreePath::posix(&catalog::TreePath::root(), path)?;
-        let resolved = self.site.gateway.catalog.resolve(&path).await?;
-        Ok(resolved.entry()?.file().context("a file")?.bitfile)
-    }
-
     /// Stores a file by curl, waits until it has all its tape copies, and takes it off the disk.
     pub(crate) async fn sink(&self, path: &str, length: usize, seed: u64) -> Result<Vec<u8>> {
         let data = self.write("sinking", length, seed)?;
         self.curl(&["-T", &self.text_of("sinking")], path).await?.expect(201)?;
-        let bitfile = self.bitfile(path).await?;
-        self.on_tape(bitfile).await?;
-        for (_, purged) in self.site.gateway.hsm.purge_now(vec![bitfile]).await? {
-            purged?;
-        }
+        let bitfile = self.site.bitfile(path).await;
+        self.site.sink(bitfile).await;
         Ok(data)
-    }
-
-    async fn on_tape(&self, bitfile: BitfileId) -> Result<()> {
-        tests::soon("the tape copies", async {
-            loop {
-                let residency = self.site.gateway.catalog.locate_one(bitfile).await?.bitfile.residency;
-                if residency.tape_copies == residency.tape_copies_wanted {
-                    return Ok(());
-                }
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        })
-        .await
     }
 }
 

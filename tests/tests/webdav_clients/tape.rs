@@ -84,7 +84,7 @@ async fn files_are_staged_polled_released_and_asked_about() -> Result<()> {
     ensure!(told["createdAt"].as_u64().is_some_and(|at| at.abs_diff(now) < 3600), "seconds: {told}");
     ensure!(told["startedAt"] == told["createdAt"]);
     ensure!(locality(&programs, &["/home/alice/a"]).await?[0]["locality"] == "DISK_AND_TAPE");
-    let bitfile = programs.bitfile("/home/alice/a").await?;
+    let bitfile = programs.site.bitfile("/home/alice/a").await;
     let expires = async || {
         let located = programs.site.gateway.catalog.locate_one(bitfile).await?;
         let copy = located.copy(catalog::DISK_COPY).context("on disk")?;
@@ -261,7 +261,7 @@ async fn gfal2_brings_online_polls_asks_for_the_archive_and_evicts() -> Result<(
     // Without the number, by path.
     programs.gfal(&["release", "", &b]).await?.good()?;
     for path in ["/home/alice/a", "/home/alice/b"] {
-        let bitfile = programs.bitfile(path).await?;
+        let bitfile = programs.site.bitfile(path).await;
         tests::soon("the eviction", async {
             while programs.site.gateway.catalog.locate_one(bitfile).await.is_ok_and(|l| l.bitfile.residency.on_disk) {
                 tokio::time::sleep(Duration::from_millis(50)).await;
