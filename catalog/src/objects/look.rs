@@ -162,11 +162,7 @@ impl Catalog {
                     Some(old) => {
                         tx.execute(&CHANGE_OBJECT, args![bitfile, attributes, *hold, until, mode, old]).await?
                     }
-                    None => {
-                        let (number, etag) = (crate::sql::column(seen.version.number), data.etag());
-                        let row = args![bitfile, number, &etag, attributes, *hold, until, mode];
-                        tx.execute(&ADOPT_OBJECT, row).await?
-                    }
+                    None => adopt(seen, data, attributes, (*hold == 1, retain.as_ref()), tx).await?,
                 };
                 if written == 0 { Err(changed) } else { Ok(()) }
             })
@@ -188,6 +184,20 @@ impl Catalog {
         };
         files.into_iter().map(object).collect()
     }
+}
+
+/// Gives a version that another door wrote its row; none if it has one.
+pub(super) async fn adopt(
+    seen: &Object,
+    data: &ObjectData,
+    attributes: &str,
+    (hold, retain): (bool, Option<&Retention>),
+    tx: &mut Tx,
+) -> Result<u64> {
+    let (number, etag) = (crate::sql::column(seen.version.number), data.etag());
+    let (until, mode) = retention_columns(retain);
+    let hold = i64::from(hold);
+    tx.execute(&ADOPT_OBJECT, args![data.file.bitfile, number, &etag, attributes, hold, until, mode]).await
 }
 
 /// The current version of a key, which stays until the transaction ends.

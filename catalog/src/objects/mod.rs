@@ -4,6 +4,7 @@
 //! - `look`: one version of a key. `list`: pages of keys and of versions.
 //! - `put`: publishing an object. `delete`: removing one. `versions`: what moves into and out of the tree meanwhile.
 //! - `locks`: what every door must respect of versions and locks.
+//! - `reclass`: another class of service for one.
 //! - `multipart`: uploads in parts, which become an object in one transaction.
 //!
 //! A key's current version is a file of the tree: the components of the key are directories, its last is the file. A
@@ -19,6 +20,7 @@ mod look;
 mod multipart;
 mod place;
 mod put;
+mod reclass;
 mod versions;
 
 pub use list::{ObjectListing, ObjectPage, VersionListing};
@@ -26,7 +28,7 @@ pub(crate) use locks::{hide, is_locked, locked, need_movable, need_unlocked};
 pub(crate) use multipart::drop_expired_uploads;
 
 #[cfg(test)]
-pub(crate) const ALL: [&[crate::sql::Statement]; 10] = [
+pub(crate) const ALL: [&[crate::sql::Statement]; 11] = [
     buckets::ALL,
     delete::ALL,
     keys::ALL,
@@ -36,5 +38,6 @@ pub(crate) const ALL: [&[crate::sql::Statement]; 10] = [
     multipart::ALL,
     place::ALL,
     put::ALL,
+    reclass::ALL,
     versions::ALL,
 ];

@@ -26,7 +26,7 @@ pub use name::{
 pub use policy::{ClassOfService, Hierarchy, MediumKind, Policies, StorageClass, TapeRead};
 pub use s3::{
     AccessKey, Bucket, CompleteUpload, DeleteObject, Deleted, NewBucket, NewObject, NewPart, NewUpload, Object,
-    ObjectData, Precondition, Retention, Tags, Upload, UploadPart, Version, VersionRef, Versioning,
+    ObjectData, Precondition, Reclass, Retention, Tags, Upload, UploadPart, Version, VersionRef, Versioning,
 };
 pub use scrub::{
     AfterVerify, KEPT_SCRUBS, NewScrub, Scrub, ScrubFound, ScrubItem, ScrubListed, ScrubTarget, Verified,

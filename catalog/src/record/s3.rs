@@ -322,6 +322,19 @@ pub struct DeleteObject {
     pub only_hidden: bool,
 }
 
+/// A version that gets another class of service.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Reclass {
+    /// The version as it was seen; current, or not.
+    pub seen: Object,
+    /// The class of service.
+    pub cos: CosName,
+    /// What S3 calls it.
+    pub storage_class: String,
+    /// JSON of the door's, for a version that it has said nothing of yet.
+    pub attributes: String,
+}
+
 /// What came of a removal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Deleted {

@@ -14,6 +14,7 @@ mod names;
 mod objects;
 mod purge;
 mod queue;
+mod reclass;
 mod relocate;
 mod replicas;
 mod scrubs;

@@ -65,7 +65,7 @@ async fn put(site: &Site, bucket: EntryId, key: &str) -> Object {
     put_as(site, bucket, key, key).await
 }
 
-async fn put_as(site: &Site, bucket: EntryId, key: &str, etag: &str) -> Object {
+pub(crate) async fn put_as(site: &Site, bucket: EntryId, key: &str, etag: &str) -> Object {
     let new = object(site, bucket, key, etag).await;
     site.catalog.put_object(new).await.unwrap_or_else(|error| panic!("{key}: {error}"))
 }
@@ -84,7 +84,7 @@ fn delete(bucket: EntryId, key: &str, version: Option<Version>) -> DeleteObject 
     }
 }
 
-async fn current(site: &Site, bucket: EntryId, key: &str) -> Option<Object> {
+pub(crate) async fn current(site: &Site, bucket: EntryId, key: &str) -> Option<Object> {
     site.catalog.object(bucket, key, None).await.expect("an answer")
 }
 

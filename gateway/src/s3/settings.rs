@@ -15,6 +15,7 @@ use super::{
     attributes::{self, CorsRule, DefaultRetention as Retained, PublicAccess, Settings},
     error::{Asked, coded, of_catalog},
     policy::Policy,
+    restore::STANDARD,
     write::checked_tags,
 };
 
@@ -316,6 +317,7 @@ impl Door {
         let rules = wanted.as_mut().map(|wanted| &mut wanted.rules);
         let rules = rules.ok_or_else(|| s3_error!(MalformedXML, "there is no rule"))?;
         check_lifecycle(rules)?;
+        self.check_classes(rules)?;
         let mut text = Vec::new();
         let written = wanted.map(|wanted| wanted.serialize(&mut Serializer::new(&mut text)));
         if !matches!(written, Some(Ok(()))) {
@@ -324,6 +326,21 @@ impl Door {
         let text = String::from_utf8(text).map_err(|_| s3_error!(MalformedXML, "it is no text"))?;
         self.change(view, |settings| settings.lifecycle = Some(text.clone())).await?;
         Ok(S3Response::new(PutBucketLifecycleConfigurationOutput::default()))
+    }
+
+    /// Rules move versions to classes of this site that are not the standard one.
+    fn check_classes(&self, rules: &[LifecycleRule]) -> S3Result<()> {
+        let current = rules.iter().flat_map(|rule| rule.transitions.iter().flatten()).map(|of| &of.storage_class);
+        let hidden = rules.iter().flat_map(|rule| rule.noncurrent_version_transitions.iter().flatten());
+        for class in current.chain(hidden.map(|of| &of.storage_class)) {
+            let class = class.as_ref().map(TransitionStorageClass::as_str);
+            let class = class.ok_or_else(|| s3_error!(MalformedXML, "a transition names a storage class"))?;
+            self.class(Some(class))?;
+            if class == STANDARD {
+                return Err(s3_error!(InvalidArgument, "no rule brings versions back to {}", STANDARD));
+            }
+        }
+        Ok(())
     }
 
     pub(super) async fn drop_lifecycle(

@@ -2,30 +2,19 @@
 //!
 //! `tests/prepare` installs them into a folder of their own, beside what cargo builds.
 
-use std::path::PathBuf;
+use anyhow::{Result, ensure};
 
-use anyhow::{Context, Result, ensure};
-
-use crate::programs::{Programs, run};
+use crate::programs::{Programs, installed, run};
 
 impl Programs {
     /// The standard output of one of this folder's scripts, by a Python that has the libraries.
     async fn script(&self, name: &str) -> Result<String> {
-        let python = python()?;
-        ensure!(python.exists(), "{} is not there: tests/prepare makes it", python.display());
-        let mut command = self.program(&python.display().to_string());
+        let mut command = self.program(&installed("python")?);
         command.arg(format!("{}/tests/s3_clients/{name}", env!("CARGO_MANIFEST_DIR")));
         command.args([&self.door(), &self.key, &self.secret]).env("PYTHONDONTWRITEBYTECODE", "1");
         command.env("AWS_EC2_METADATA_DISABLED", "true");
         run(command).await?.good()
     }
-}
-
-/// Beside the folder in which this program was built: `TARGET/debug/deps/…`.
-fn python() -> Result<PathBuf> {
-    let own = std::env::current_exe()?;
-    let target = own.ancestors().nth(3).context("a program that cargo has built lies in its folder")?;
-    Ok(target.join("clients/bin/python"))
 }
 
 #[tokio::test(flavor = "multi_thread")]

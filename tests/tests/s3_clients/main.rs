@@ -1,8 +1,9 @@
 //! Clients that nobody here wrote, against the S3 door of a whole site: curl, aws, s3cmd, rclone; boto3 and minio-py;
-//! s3fs, mounted.
+//! s3fs, mounted. What is archived, by aws and rclone.
 //!
 //! A client that is not installed fails its test: `tests/prepare` installs them.
 
+mod archive;
 mod libraries;
 mod mounted;
 mod programs;

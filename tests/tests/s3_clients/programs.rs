@@ -33,6 +33,13 @@ impl Said {
         ensure!(self.status == Some(0), "exit status {:?}\n{text}\n{}", self.status, self.err);
         Ok(text)
     }
+
+    /// What a program said that failed.
+    #[allow(dead_code, reason = "used by the tests of archives")]
+    pub(crate) fn failed(self) -> Result<String> {
+        ensure!(self.status != Some(0), "it should have failed: {}", String::from_utf8_lossy(&self.out));
+        Ok(self.err)
+    }
 }
 
 impl Programs {
@@ -170,8 +177,13 @@ impl Programs {
         run(command).await
     }
 
+    /// Debian's rclone.
     pub(crate) async fn rclone(&self, arguments: &[&str]) -> Result<Said> {
-        let mut command = self.program("rclone");
+        self.rclone_of("rclone", arguments).await
+    }
+
+    pub(crate) async fn rclone_of(&self, program: &str, arguments: &[&str]) -> Result<Said> {
+        let mut command = self.program(program);
         command.args(arguments);
         command
             .env("RCLONE_CONFIG", self.path("no-rclone.conf"))
@@ -184,6 +196,16 @@ impl Programs {
             .env("RCLONE_S3_UPLOAD_CUTOFF", "6Mi");
         run(command).await
     }
+}
+
+/// A program that `tests/prepare` installs beside the folder in which this one was built: `TARGET/debug/deps/…`.
+#[allow(dead_code, reason = "used by the tests of S3's clients")]
+pub(crate) fn installed(name: &str) -> Result<String> {
+    let own = std::env::current_exe()?;
+    let target = own.ancestors().nth(3).context("a program that cargo has built lies in its folder")?;
+    let path = target.join("clients/bin").join(name);
+    ensure!(path.exists(), "{} is not there: tests/prepare makes it", path.display());
+    Ok(path.display().to_string())
 }
 
 pub(crate) async fn run(mut command: Command) -> Result<Said> {

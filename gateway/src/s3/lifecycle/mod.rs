@@ -1,6 +1,4 @@
-//! Lifecycle rules: versions expire and are removed by the clock, uploads are given up.
-//!
-//! Transitions are decided and not done: nothing changes an object's class of service yet, and `docs/s3.md` says so.
+//! Lifecycle rules: versions get another class of service, expire and are removed by the clock, uploads are given up.
 //!
 //! - [`rules`]: what is to be done with a version, pure. `trail`: the order of a key's versions, pure.
 //! - `walk`: goes through buckets that have rules, page by page, and does it.
@@ -19,6 +17,7 @@ use self::rules::{Calendar, Rules, State, Subject};
 pub(super) use self::walk::start;
 use super::{
     access::{BucketView, attributes_of},
+    restore::STANDARD,
     shown,
 };
 
@@ -35,9 +34,15 @@ pub(super) fn expiration(view: &BucketView, object: &Object) -> Option<String> {
         key: &object.key,
         modified: object.modified,
         data: Some((data.file.size_bytes, &attributes.tags)),
+        class: named_class(object),
         state: State::Current,
     };
     let (due, rule) = rules.expiry(&subject, Calendar::TRUE)?;
     let (due, rule) = (shown::http_date(&shown::timestamp(due)), utf8_percent_encode(rule, ESCAPED));
     Some(format!("expiry-date=\"{due}\", rule-id=\"{rule}\""))
+}
+
+/// The class that a version's writer named, or a rule.
+fn named_class(object: &Object) -> &str {
+    object.data.as_ref().and_then(|data| data.storage_class.as_deref()).unwrap_or(STANDARD)
 }

@@ -74,6 +74,8 @@ pub(in crate::s3) struct Subject<'a> {
     pub(in crate::s3) modified: Timestamp,
     /// Its length in bytes and its tags; a delete marker has none.
     pub(in crate::s3) data: Option<(u64, &'a [(String, String)])>,
+    /// Its storage class.
+    pub(in crate::s3) class: &'a str,
     pub(in crate::s3) state: State,
 }
 
@@ -250,7 +252,8 @@ impl Rules {
             return Some(Deed::Expire);
         }
         let classes = self.taking(subject).flat_map(|rule| rule.classes(subject, calendar, now));
-        classes.max_by_key(|(due, _)| *due).map(|(_, class)| Deed::Move(class.to_owned()))
+        let last = classes.max_by_key(|(due, _)| *due).map(|(_, class)| class);
+        last.filter(|class| is_colder(class, subject.class)).map(|class| Deed::Move(class.to_owned()))
     }
 
     /// When the current version expires, and by which rule: the first of all that do.
@@ -266,13 +269,27 @@ impl Rules {
 
     /// Whether an upload in parts is given up. It has neither tags nor a length.
     pub(in crate::s3) fn aborts(&self, key: &str, begun: Timestamp, calendar: Calendar, now: Timestamp) -> bool {
-        let upload = Subject { key, modified: begun, data: None, state: State::Marker };
+        let upload = Subject { key, modified: begun, data: None, class: "", state: State::Marker };
         self.taking(&upload).any(|rule| rule.aborts.is_some_and(|days| calendar.after(begun, days) <= now))
     }
 
     /// Whether any rule gives up uploads.
     pub(in crate::s3) fn abort_any(&self) -> bool {
         self.0.iter().any(|rule| rule.aborts.is_some())
+    }
+}
+
+/// Amazon's storage classes, in the order in which rules may move versions through them.
+const COLDER: [&str; 7] =
+    ["STANDARD", "STANDARD_IA", "INTELLIGENT_TIERING", "ONEZONE_IA", "GLACIER_IR", "GLACIER", "DEEP_ARCHIVE"];
+
+/// Whether a rule moves a version of a class to another. A version never comes back by a rule; a class of the site's own
+/// is on neither side of others.
+fn is_colder(class: &str, than: &str) -> bool {
+    let place = |class| COLDER.iter().position(|known| *known == class);
+    match (place(class), place(than)) {
+        (Some(class), Some(than)) => class > than,
+        _ => class != than,
     }
 }
 
@@ -307,7 +324,7 @@ mod tests {
     }
 
     fn subject<'a>(key: &'a str, state: State, tags: &'a [(String, String)]) -> Subject<'a> {
-        Subject { key, modified: Timestamp(DAY_US / 2), data: Some((1000, tags)), state }
+        Subject { key, modified: Timestamp(DAY_US / 2), data: Some((1000, tags)), class: "STANDARD", state }
     }
 
     fn deed(rules: &Rules, subject: &Subject<'_>, half_days: i64) -> Option<Deed> {
@@ -406,6 +423,17 @@ mod tests {
         assert_eq!(deed(&rules, &there, 4), Some(Deed::Move("GLACIER".to_owned())));
         assert_eq!(deed(&rules, &there, 8), Some(Deed::Move("DEEP_ARCHIVE".to_owned())));
         assert_eq!(deed(&rules, &there, 12), Some(Deed::Expire));
+    }
+
+    #[test]
+    fn a_version_never_comes_back_to_a_warmer_class_and_moves_once() {
+        let rules =
+            rules("<Prefix></Prefix><Transition><Days>1</Days><StorageClass>GLACIER</StorageClass></Transition>");
+        let of = |class| deed(&rules, &Subject { class, ..subject("a", State::Current, &[]) }, 4);
+        assert_eq!(of("GLACIER"), None);
+        assert_eq!(of("DEEP_ARCHIVE"), None);
+        assert_eq!(of("GLACIER_IR"), Some(Deed::Move("GLACIER".to_owned())));
+        assert_eq!(of("OURS"), Some(Deed::Move("GLACIER".to_owned())), "a class of the site's own");
     }
 
     #[test]

@@ -5,19 +5,26 @@
 
 use std::time::Duration;
 
-use catalog::{Bucket, CatalogError, DeleteObject, Object, ObjectData, Precondition, Tags, VersionListing, VersionRef};
+use catalog::{
+    Bucket, CatalogError, DeleteObject, Object, ObjectData, Policies, Precondition, Reclass, Tags, VersionListing,
+    VersionRef,
+};
 use daemon::Shutdown;
 use futures::{StreamExt as _, stream};
 use tracing::{debug, info, warn};
 
 use super::{
+    named_class,
     rules::{Calendar, Deed, Rules, State, Subject},
     trail::Trail,
 };
-use crate::s3::{
-    Door,
-    access::attributes_of,
-    attributes::{self, Settings},
+use crate::{
+    hsm::Ask,
+    s3::{
+        Door,
+        access::attributes_of,
+        attributes::{self, Settings},
+    },
 };
 
 /// The lease of the walk.
@@ -30,11 +37,28 @@ const AT_ONCE: usize = 32;
 const WALKS_A_DAY: u32 = 24;
 const SHORTEST_PAUSE: Duration = Duration::from_millis(500);
 
+/// The priority of what rules ask back from tape: after everybody who waits for it.
+const LAST: i32 = 0;
+
+/// What came of one version.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Done {
+    Expired,
+    Removed,
+    Moved,
+    Recalled,
+    Nothing,
+}
+
 /// What came of a walk through one bucket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Tally {
     expired: u64,
     removed: u64,
+    /// Given another storage class.
+    moved: u64,
+    /// Asked back from tape, for copies that their next class wants.
+    recalled: u64,
     aborted: u64,
     /// Left because they are locked.
     locked: u64,
@@ -88,9 +112,14 @@ impl Walk {
                 let mut tally = Tally::default();
                 let walked = self.bucket(bucket, &mut tally).await;
                 if tally != Tally::default() {
-                    let Tally { expired, removed, aborted, locked } = tally;
-                    info!(bucket = bucket.name, expired, removed, aborted, locked, "lifecycle rules followed");
+                    let Tally { expired, removed, moved, recalled, aborted, locked } = tally;
+                    let name = &bucket.name;
+                    info!(
+                        bucket = name,
+                        expired, removed, moved, recalled, aborted, locked, "lifecycle rules followed"
+                    );
                     self.door.hsm.deleted();
+                    self.door.hsm.published();
                 }
                 walked?;
                 if self.shutdown.is_stopping() {
@@ -136,57 +165,77 @@ impl Walk {
         let due = versions.into_iter().filter_map(|(object, state)| {
             let attributes = attributes_of(&object);
             let data = object.data.as_ref().map(|data| (data.file.size_bytes, attributes.tags.as_slice()));
-            let subject = Subject { key: &object.key, modified: object.modified, data, state };
+            let class = named_class(&object);
+            let subject = Subject { key: &object.key, modified: object.modified, data, class, state };
             let deed = rules.deed(&subject, self.calendar, now)?;
             Some((object, deed))
         });
-        let mut done = stream::iter(due.collect::<Vec<_>>())
-            .map(|(object, deed)| async move {
-                let result = self.version(bucket, object, &deed).await;
-                (deed, result)
-            })
+        let due: Vec<_> = due.collect();
+        let moves = due.iter().any(|(_, deed)| matches!(deed, Deed::Move(_)));
+        let policies = if moves { self.door.catalog.policies().await? } else { Policies::default() };
+        let mut done = stream::iter(due)
+            .map(|(object, deed)| self.version(bucket, &policies, object, deed))
             .buffer_unordered(AT_ONCE);
-        while let Some((deed, result)) = done.next().await {
-            match (result, deed) {
-                (Ok(()), Deed::Expire) => tally.expired += 1,
-                (Ok(()), Deed::Remove) => tally.removed += 1,
-                (Ok(()), Deed::Move(_)) => {}
-                (Err(CatalogError::Locked { .. }), _) => tally.locked += 1,
+        while let Some(result) = done.next().await {
+            match result {
+                Ok(Done::Expired) => tally.expired += 1,
+                Ok(Done::Removed) => tally.removed += 1,
+                Ok(Done::Moved) => tally.moved += 1,
+                Ok(Done::Recalled) => tally.recalled += 1,
+                Ok(Done::Nothing) => {}
+                Err(CatalogError::Locked { .. }) => tally.locked += 1,
                 // Somebody else was there meanwhile; the next walk looks again.
-                (Err(CatalogError::Changed { .. } | CatalogError::NotFound { .. }), _) => {}
-                (Err(error), _) => return Err(error),
+                Err(CatalogError::Changed { .. } | CatalogError::NotFound { .. }) => {}
+                Err(error) => return Err(error),
             }
         }
         Ok(())
     }
 
-    async fn version(&self, bucket: &Bucket, object: Object, deed: &Deed) -> catalog::Result<()> {
-        let delete = match deed {
-            Deed::Expire => DeleteObject {
-                bucket: bucket.entry,
-                precondition: object.data.as_ref().map(|data| as_seen(data, &object)).unwrap_or_default(),
-                key: object.key,
-                version: None,
-                owner: bucket.owner.clone(),
-                bypass: false,
-                only_hidden: false,
-            },
-            Deed::Remove => DeleteObject {
-                bucket: bucket.entry,
-                key: object.key,
-                version: Some(match object.version.plain {
-                    true => VersionRef::Plain,
-                    false => VersionRef::Number(object.version.number),
-                }),
-                precondition: Precondition::default(),
-                owner: bucket.owner.clone(),
-                bypass: false,
-                only_hidden: true,
-            },
-            Deed::Move(_) => return Ok(()),
+    async fn version(&self, bucket: &Bucket, policies: &Policies, object: Object, deed: Deed) -> catalog::Result<Done> {
+        let (delete, done) = match deed {
+            Deed::Expire => (expire(bucket, object), Done::Expired),
+            Deed::Remove => (remove(bucket, object), Done::Removed),
+            Deed::Move(class) => return self.to_class(bucket, policies, object, class).await,
         };
         debug!(bucket = bucket.name, key = delete.key, version = ?delete.version, "its time has come");
-        self.door.catalog.delete_object(delete).await.map(|_| ())
+        self.door.catalog.delete_object(delete).await.map(|_| done)
+    }
+
+    /// Gives a version the class of service that a storage class means. What lies on too few tapes for it, and nowhere
+    /// else, is asked back first: copies are made from disk. The next walk finds it there.
+    async fn to_class(
+        &self,
+        bucket: &Bucket,
+        policies: &Policies,
+        object: Object,
+        class: String,
+    ) -> catalog::Result<Done> {
+        let Some(cos) = self.door.config.classes.get(&class) else {
+            warn!(bucket = bucket.name, class, "a lifecycle rule names a storage class that this site has no more");
+            return Ok(Done::Nothing);
+        };
+        let Some(data) = &object.data else { return Ok(Done::Nothing) };
+        let (residency, bitfile) = (data.file.residency, data.file.bitfile);
+        let copies = policies.class(cos).map_or(0, |class| class.copies);
+        if !residency.on_disk && (copies == 0 || residency.tape_copies < copies) {
+            if self.door.catalog.is_wanted(bitfile).await? {
+                return Ok(Done::Nothing);
+            }
+            let account = bucket.owner.clone();
+            let ask = Ask { bitfile, account, deadline: None, lifetime: None, priority: LAST };
+            return Ok(match self.door.hsm.stage(vec![ask]).await {
+                Ok(_) => Done::Recalled,
+                Err(failure) => {
+                    warn!(bucket = bucket.name, key = object.key, %failure, "not asked back for its next storage class");
+                    Done::Nothing
+                }
+            });
+        }
+        debug!(bucket = bucket.name, key = object.key, class, "it gets another storage class");
+        let attributes = attributes::write(&attributes_of(&object));
+        let change = Reclass { seen: object, cos: cos.clone(), storage_class: class, attributes };
+        self.door.catalog.reclass(change).await.map(|()| Done::Moved)
     }
 
     async fn uploads(&self, bucket: &Bucket, rules: &Rules, tally: &mut Tally) -> catalog::Result<()> {
@@ -206,6 +255,35 @@ impl Walk {
             }
         }
         Ok(())
+    }
+}
+
+/// The current version is removed, or hidden, if it is the one that was seen.
+fn expire(bucket: &Bucket, object: Object) -> DeleteObject {
+    DeleteObject {
+        bucket: bucket.entry,
+        precondition: object.data.as_ref().map(|data| as_seen(data, &object)).unwrap_or_default(),
+        key: object.key,
+        version: None,
+        owner: bucket.owner.clone(),
+        bypass: false,
+        only_hidden: false,
+    }
+}
+
+/// A version that is not current, or a delete marker, is removed for good.
+fn remove(bucket: &Bucket, object: Object) -> DeleteObject {
+    DeleteObject {
+        bucket: bucket.entry,
+        key: object.key,
+        version: Some(match object.version.plain {
+            true => VersionRef::Plain,
+            false => VersionRef::Number(object.version.number),
+        }),
+        precondition: Precondition::default(),
+        owner: bucket.owner.clone(),
+        bypass: false,
+        only_hidden: true,
     }
 }
 
