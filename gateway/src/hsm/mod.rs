@@ -13,6 +13,7 @@
 //! - `drain`: empties volumes that are to go.
 //! - `rebuild`: takes over what cartridges say they hold.
 //! - `purge`, `reclaim`, `expire`: what frees space and keeps deadlines; each under a lease of its own.
+//! - `lead`: one gateway at a time runs a service. `turns`: one task for each key of its queue.
 //! - [`live`](Live): what moves and happens, for watchers.
 //!
 //! Owns no state that outlives it: all work is rows of the catalogue, claimed with leases and finished in the
@@ -44,6 +45,7 @@ mod stage;
 #[cfg(test)]
 pub(crate) mod tests;
 mod ticket;
+mod turns;
 mod verify;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};

@@ -7,16 +7,16 @@
 //! Never writes to the tape, and never changes a name that somebody wrote here.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
+    future::ready,
     sync::{Arc, Mutex, PoisonError},
 };
 
 use catalog::{
-    Adopted, Adoption, Claim, ClassOfService, Fence, FoundMember, MediumKind, NewWork, Policies, StorageClass, Subject,
-    Timestamp, WorkItem, WorkKind,
+    Adopted, Adoption, Claim, ClassOfService, Fence, FoundMember, MediumKind, NewWork, Policies, PoolDemand,
+    StorageClass, Subject, Timestamp, WorkItem, WorkKind,
 };
 use daemon::Shutdown;
-use tokio::sync::mpsc;
 use tracing::{info, warn};
 use wire::{
     admin::{queue::Kind, site::Rebuild},
@@ -25,7 +25,7 @@ use wire::{
     mover::{Answer, Call, Found, ScanPlace, Scanned},
 };
 
-use super::{Hsm, claims, context::Context, lead::awake};
+use super::{Hsm, claims, context::Context, turns};
 use crate::{
     failure::{Failure, FailureKind},
     mounts::{Mount, MountService, Purpose, Released, Wish},
@@ -112,40 +112,18 @@ impl Hsm {
 
 /// Runs until `shutdown`.
 pub(super) async fn run(context: Context, rebuilds: Rebuilds, fence: Fence, mounts: MountService, shutdown: Shutdown) {
-    let (ended_to, mut ended) = mpsc::channel::<String>(64);
-    let mut active: BTreeSet<String> = BTreeSet::new();
-    while awake(&context.wakes.rebuild, context.config.look_every.duration(), &shutdown).await {
-        while let Ok(volume) = ended.try_recv() {
-            active.remove(&volume);
-        }
-        let demands = match context.catalog.demand(WorkKind::Rebuild).await {
-            Ok(demands) => demands,
-            Err(error) => {
-                warn!(%error, "rebuilds not looked at");
-                continue;
-            }
-        };
-        for demand in demands {
-            let Ok(volume) = VolumeLabel::new(demand.pool.clone()) else { continue };
-            if !active.insert(demand.pool.clone()) {
-                continue;
-            }
-            let rebuilding = Rebuilding {
-                context: context.clone(),
-                rebuilds: rebuilds.clone(),
-                fence: fence.clone(),
-                mounts: mounts.clone(),
-                shutdown: shutdown.clone(),
-                volume,
-            };
-            let (ended, context) = (ended_to.clone(), context.clone());
-            shutdown.spawn_until_cut(async move {
-                rebuilding.run(demand.oldest).await;
-                let _ = ended.send(demand.pool).await;
-                context.wakes.rebuild.notify_one();
-            });
-        }
-    }
+    let begin = |demand: PoolDemand| {
+        let rebuilding = VolumeLabel::new(demand.pool).ok().map(|volume| Rebuilding {
+            context: context.clone(),
+            rebuilds: rebuilds.clone(),
+            fence: fence.clone(),
+            mounts: mounts.clone(),
+            shutdown: shutdown.clone(),
+            volume,
+        });
+        ready(rebuilding.map(|rebuilding| async move { rebuilding.run(demand.oldest).await }))
+    };
+    turns::by_key(&context, WorkKind::Rebuild, |wakes| &wakes.rebuild, &shutdown, begin).await;
 }
 
 /// One volume that is taken over.

@@ -7,11 +7,12 @@
 //!
 //! Invariant: what was found bad stays in the queue, given up with the reason, until a person has looked.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, future::ready, sync::Arc};
 
-use catalog::{AfterVerify, Claim, Located, Medium, Segment, Subject, Verified, VerifiedSegment, WorkItem, WorkKind};
+use catalog::{
+    AfterVerify, Claim, Located, Medium, PoolDemand, Segment, Subject, Verified, VerifiedSegment, WorkItem, WorkKind,
+};
 use daemon::Shutdown;
-use tokio::sync::mpsc;
 use tracing::{error, info, warn};
 use wire::{
     admin::{queue::Kind, site::TransferKind},
@@ -24,8 +25,8 @@ use super::{
     claims,
     context::Context,
     copy::{Copy, Step},
-    lead::awake,
     policy::recall::{TapeModel, order_recall},
+    turns,
 };
 use crate::{
     mounts::{Mount, MountService, Purpose, Released, Wish},
@@ -40,35 +41,16 @@ const BATCH_ITEMS: u32 = 500;
 
 /// Runs until `shutdown`.
 pub(super) async fn run(context: Context, mounts: MountService, shutdown: Shutdown) {
-    let (ended_to, mut ended) = mpsc::channel::<String>(64);
-    let mut active: BTreeSet<String> = BTreeSet::new();
-    while awake(&context.wakes.verify, context.config.look_every.duration(), &shutdown).await {
-        while let Ok(volume) = ended.try_recv() {
-            active.remove(&volume);
-        }
-        let demands = match context.catalog.demand(WorkKind::Verify).await {
-            Ok(demands) => demands,
-            Err(error) => {
-                warn!(%error, "verification queue not looked at");
-                continue;
-            }
-        };
-        for demand in demands {
-            if active.contains(&demand.pool) {
-                continue;
-            }
-            let Ok(volume) = VolumeLabel::new(demand.pool.clone()) else { continue };
-            active.insert(demand.pool.clone());
-            let verification =
-                Verification { context: context.clone(), mounts: mounts.clone(), shutdown: shutdown.clone(), volume };
-            let (ended, context) = (ended_to.clone(), context.clone());
-            shutdown.spawn_until_cut(async move {
-                verification.run(demand.oldest).await;
-                let _ = ended.send(demand.pool).await;
-                context.wakes.verify.notify_one();
-            });
-        }
-    }
+    let begin = |demand: PoolDemand| {
+        let verification = VolumeLabel::new(demand.pool).ok().map(|volume| Verification {
+            context: context.clone(),
+            mounts: mounts.clone(),
+            shutdown: shutdown.clone(),
+            volume,
+        });
+        ready(verification.map(|verification| async move { verification.run(demand.oldest).await }))
+    };
+    turns::by_key(&context, WorkKind::Verify, |wakes| &wakes.verify, &shutdown, begin).await;
 }
 
 /// Everything to be read of one volume.

@@ -19,14 +19,15 @@ mod tape;
 
 use std::{
     collections::BTreeMap,
+    future::ready,
     sync::{Mutex, PoisonError},
 };
 
 use catalog::{
-    AfterFailure, Claim, Fence, Medium, NewWork, Subject, Timestamp, Volume, WorkFailure, WorkItem, WorkKind,
+    AfterFailure, Claim, Fence, Medium, NewWork, PoolDemand, Subject, Timestamp, Volume, WorkFailure, WorkItem,
+    WorkKind,
 };
 use daemon::Shutdown;
-use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 use wire::{
@@ -34,7 +35,7 @@ use wire::{
     id::{BitfileId, VolumeLabel},
 };
 
-use super::{Hsm, claims, context::Context, lead::awake};
+use super::{Hsm, claims, context::Context, turns};
 use crate::mounts::MountService;
 
 /// Bitfiles that are queued, and claimed, in one go.
@@ -45,15 +46,12 @@ const PAGE: u32 = 500;
 pub(super) struct Drains(Mutex<BTreeMap<VolumeLabel, CancellationToken>>);
 
 impl Drains {
-    fn begin(&self, volume: &VolumeLabel) -> Option<CancellationToken> {
+    fn begin(&self, volume: &VolumeLabel) -> CancellationToken {
         // Only whole values are put in: a panic elsewhere leaves it usable.
         let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if table.contains_key(volume) {
-            return None;
-        }
         let token = CancellationToken::new();
         table.insert(volume.clone(), token.clone());
-        Some(token)
+        token
     }
 
     fn end(&self, volume: &VolumeLabel) {
@@ -72,38 +70,23 @@ pub(super) async fn run(hsm: Hsm, fence: Fence, mounts: MountService, shutdown: 
     let context = hsm.context.clone();
     // What was cut with the lease did not end by itself.
     context.drains.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
-    let (ended_to, mut ended) = mpsc::channel::<VolumeLabel>(64);
-    while awake(&context.wakes.drain, context.config.look_every.duration(), &shutdown).await {
-        while let Ok(volume) = ended.try_recv() {
-            context.drains.end(&volume);
-        }
-        let demands = match context.catalog.demand(WorkKind::Repack).await {
-            Ok(demands) => demands,
-            Err(error) => {
-                warn!(%error, "drains not looked at");
-                continue;
-            }
-        };
-        for demand in demands {
-            let Ok(volume) = VolumeLabel::new(demand.pool) else { continue };
-            let Some(stopped) = context.drains.begin(&volume) else { continue };
-            let drain = Drain {
-                hsm: hsm.clone(),
-                context: context.clone(),
-                fence: fence.clone(),
-                mounts: mounts.clone(),
-                shutdown: shutdown.clone(),
-                stopped,
-                volume,
-            };
-            let (ended, context) = (ended_to.clone(), context.clone());
-            shutdown.spawn_until_cut(async move {
-                drain.run().await;
-                let _ = ended.send(drain.volume).await;
-                context.wakes.drain.notify_one();
-            });
-        }
-    }
+    let begin = |demand: PoolDemand| {
+        let volume = VolumeLabel::new(demand.pool).ok();
+        let drain = volume.map(|volume| Drain {
+            hsm: hsm.clone(),
+            context: context.clone(),
+            fence: fence.clone(),
+            mounts: mounts.clone(),
+            shutdown: shutdown.clone(),
+            stopped: context.drains.begin(&volume),
+            volume,
+        });
+        ready(drain.map(|drain| async move {
+            drain.run().await;
+            drain.context.drains.end(&drain.volume);
+        }))
+    };
+    turns::by_key(&context, WorkKind::Repack, |wakes| &wakes.drain, &shutdown, begin).await;
 }
 
 /// One volume that is drained.

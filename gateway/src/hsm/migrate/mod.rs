@@ -12,11 +12,12 @@
 mod gather;
 mod write;
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
-use catalog::{AfterFailure, Claim, Fence, Located, Medium, Ticket, VolumeState, WorkFailure, WorkItem, WorkKind};
+use catalog::{
+    AfterFailure, Claim, Fence, Located, Medium, PoolDemand, Ticket, VolumeState, WorkFailure, WorkItem, WorkKind,
+};
 use daemon::Shutdown;
-use tokio::sync::mpsc;
 use tracing::{info, warn};
 use wire::{
     admin::queue::Kind,
@@ -30,11 +31,11 @@ use self::{
 use super::{
     claims,
     context::{Context, Picture},
-    lead::awake,
     policy::{
         migrate::{Because, Due, Part, choose_volumes, due},
         purge::{Fill, Marks, pressure},
     },
+    turns,
 };
 use crate::mounts::{MountService, Purpose, Released, Wish};
 
@@ -43,54 +44,30 @@ const MAX_CARTRIDGES: u32 = 4;
 
 /// Runs until `shutdown`.
 pub(super) async fn run(context: Context, fence: Fence, mounts: MountService, shutdown: Shutdown) {
-    let (ended_to, mut ended) = mpsc::channel::<String>(64);
-    let mut active: BTreeSet<String> = BTreeSet::new();
-    while awake(&context.wakes.migrate, context.config.look_every.duration(), &shutdown).await {
-        while let Ok(class) = ended.try_recv() {
-            active.remove(&class);
-        }
-        let demands = match context.catalog.demand(WorkKind::Migrate).await {
-            Ok(demands) => demands,
-            Err(error) => {
-                warn!(%error, "migration queue not looked at");
-                continue;
-            }
+    let (of, fence, mounts, stop) = (&context, &fence, &mounts, &shutdown);
+    let begin = |demand: PoolDemand| async move {
+        let because = worth_a_mount(of, &demand).await?;
+        info!(cos = demand.pool, items = demand.items, bytes = demand.bytes, because = because.word(), "migration");
+        let migration = Migration {
+            context: of.clone(),
+            fence: fence.clone(),
+            mounts: mounts.clone(),
+            shutdown: stop.clone(),
+            class: demand.pool,
         };
-        if demands.is_empty() {
-            continue;
-        }
-        let pressed = match context.picture().await {
-            Ok(picture) => under_pressure(&context, &picture),
-            Err(_) => false,
-        };
-        for demand in demands {
-            if active.contains(&demand.pool) {
-                continue;
-            }
-            let hurried = context.is_hurried(&demand.pool);
-            let due = due(&demand, &context.config.trigger(), pressed, context.catalog.now());
-            let because = match due {
-                Due::Now(because) => because,
-                Due::At(_) if hurried => Because::Asked,
-                Due::At(_) | Due::Nothing => continue,
-            };
-            info!(cos = demand.pool, items = demand.items, bytes = demand.bytes, because = because.word(), "migration");
-            active.insert(demand.pool.clone());
-            let migration = Migration {
-                context: context.clone(),
-                fence: fence.clone(),
-                mounts: mounts.clone(),
-                shutdown: shutdown.clone(),
-                class: demand.pool.clone(),
-            };
-            let (ended, context) = (ended_to.clone(), context.clone());
-            shutdown.spawn_until_cut(async move {
-                migration.run().await;
-                let _ = ended.send(demand.pool).await;
-                // What is left, or came meanwhile, may be worth another mount.
-                context.wakes.migrate.notify_one();
-            });
-        }
+        Some(async move { migration.run().await })
+    };
+    turns::by_key(&context, WorkKind::Migrate, |wakes| &wakes.migrate, &shutdown, begin).await;
+}
+
+/// Why what waits of a class of service is worth a mount now, if it is.
+async fn worth_a_mount(context: &Context, demand: &PoolDemand) -> Option<Because> {
+    let pressed = context.picture().await.is_ok_and(|picture| under_pressure(context, &picture));
+    let hurried = context.is_hurried(&demand.pool);
+    match due(demand, &context.config.trigger(), pressed, context.catalog.now()) {
+        Due::Now(because) => Some(because),
+        Due::At(_) => hurried.then_some(Because::Asked),
+        Due::Nothing => None,
     }
 }
 
