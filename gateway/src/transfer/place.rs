@@ -2,30 +2,39 @@
 
 use std::sync::Arc;
 
-use catalog::DISK_COPY;
+use catalog::{Copy, Located};
 use wire::id::BitfileId;
 
 use super::Inner;
-use crate::{
-    failure::Failure,
-    redirect::{Place, Reason, Route},
-};
+use crate::redirect::{Place, Reason, Route};
 
-/// The way to a file for a client, or why there is none. The file counts as read.
+/// The way to a file for a client, or why there is none. Disk copies take turns; one that no client can be sent to is
+/// passed over. The file counts as read.
 pub(super) async fn route(inner: &Arc<Inner>, bitfile: BitfileId, secure: bool) -> Result<Route, Reason> {
-    let place = place(inner, bitfile).await.map_err(|failure| {
-        tracing::debug!(reason = %failure, "a file is not found for a redirect");
+    let located = inner.catalog.locate_one(bitfile).await.map_err(|error| {
+        tracing::debug!(%error, "a file is not found for a redirect");
         Reason::Tape
     })?;
-    let route = Route::to(place, secure, inner.catalog.now())?;
-    inner.catalog.touch(bitfile);
-    Ok(route)
+    let mut copies: Vec<&Copy> = located.on_disk().collect();
+    let first = inner.next_replica() % copies.len().max(1);
+    copies.rotate_left(first);
+    let mut why = Reason::Tape;
+    for copy in copies {
+        match Route::to(place(inner, &located, copy), secure, inner.catalog.now()) {
+            Ok(route) => {
+                inner.catalog.touch(bitfile);
+                return Ok(route);
+            }
+            Err(reason) => why = reason,
+        }
+    }
+    Err(why)
 }
 
-async fn place(inner: &Arc<Inner>, bitfile: BitfileId) -> Result<Place, Failure> {
-    let located = inner.catalog.locate_one(bitfile).await?;
+/// Without segments if the movers of some are away.
+fn place(inner: &Inner, located: &Located, copy: &Copy) -> Place {
     let snapshot = inner.movers.snapshot();
-    let mut segments = located.copy(DISK_COPY).map(|copy| copy.segments.clone()).unwrap_or_default();
+    let mut segments = copy.segments.clone();
     segments.sort_by_key(|segment| segment.range.offset());
     let home = |segment: catalog::Segment| {
         let mover = inner.movers.mover_of(&segment.extent.volume)?;
@@ -34,5 +43,5 @@ async fn place(inner: &Arc<Inner>, bitfile: BitfileId) -> Result<Place, Failure>
         Some((segment, mover, door))
     };
     let segments = segments.into_iter().map(home).collect::<Option<Vec<_>>>().unwrap_or_default();
-    Ok(Place { bitfile, size_bytes: located.bitfile.size_bytes, segments })
+    Place { bitfile: located.bitfile.id, size_bytes: located.bitfile.size_bytes, segments }
 }

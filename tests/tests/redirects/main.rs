@@ -102,6 +102,38 @@ async fn a_grant_is_for_one_object_and_a_changed_one_for_none() -> Result<()> {
     Ok(())
 }
 
+/// Where a client that follows is sent for an object.
+async fn sent_to(programs: &s3::Programs, key: &str) -> Result<String> {
+    let said = programs.curl(&[&ON[..], &["-o", "/dev/null", "-D", "-"]].concat(), key).await?.good()?;
+    let location = said.lines().find_map(|line| line.strip_prefix("location: ")).context("a way")?;
+    let host = location.split('/').nth(2).context("a host")?;
+    Ok(host.to_owned())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn replicas_take_turns_and_one_whose_mover_is_away_is_passed_over() -> Result<()> {
+    let (_turn, builder) = turn().await;
+    let mut programs = s3::Programs::of(builder).await?;
+    let data = programs.write("in", 100_000, 26)?;
+    programs.curl(&["-X", "PUT"], "photos").await?.good()?;
+    programs.curl(&["-T", &programs.text_of("in")], "photos/a").await?.good()?;
+    let bitfile = programs.site.bitfile("/photos/a").await;
+    programs.site.gateway.hsm.replicate(bitfile, 2).await?;
+    let (first, second) = (sent_to(&programs, "photos/a").await?, sent_to(&programs, "photos/a").await?);
+    ensure!(first != second, "both times to {first}");
+    programs.site.kill_mover(1).await;
+    tests::soon("the gateway to know that a mover is away", async {
+        while sent_to(&programs, "photos/a").await? != sent_to(&programs, "photos/a").await? {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+        anyhow::Ok(())
+    })
+    .await?;
+    let got = programs.curl(&[&ON[..], &["-L"]].concat(), "photos/a").await?;
+    ensure!(got.out == data, "the object came back changed");
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_that_do_not_follow_are_served_by_the_door_and_counted() -> Result<()> {
     let (_turn, builder) = turn().await;
