@@ -74,6 +74,11 @@ struct Wish {
 impl World {
     /// Makes the user known to the site.
     pub(crate) async fn new(site: &Processes) -> Self {
+        Self::of(site, NAMES).await
+    }
+
+    /// The same with so many names of files.
+    pub(crate) async fn of(site: &Processes, names: u64) -> Self {
         let mut admin = site.admin().await.expect("the admin door");
         let subject = {
             let ca = daemon::pki::SiteCa::open_or_create(&site.folder.certificates(), "local", &daemon::Clock::real());
@@ -98,7 +103,7 @@ impl World {
             ..Options::new(Server { user: None, host: "127.0.0.1".to_owned(), port: site.port })
         };
         Self {
-            known: (0..NAMES).map(|number| (format!("file{number}"), Known::default())).collect(),
+            known: (0..names).map(|number| (format!("file{number}"), Known::default())).collect(),
             options: Arc::new(options),
             catalog: Catalog::open(&site.url, catalog::Options::default()).await.expect("the catalogue"),
             local: tempfile::tempdir().expect("a folder"),
@@ -289,6 +294,17 @@ impl World {
     /// The mover's disk is used again.
     pub(crate) async fn undrain(&self, site: &Processes, mover: usize) {
         let _: Done = self.order(site, &format!("/v1/volumes/mover{mover}.disk1/undrain"), &Reason::default()).await;
+    }
+
+    /// Waits until a drain has moved so many of a hundred segments, or is over.
+    pub(crate) async fn drained_by(&self, site: &Processes, mover: usize, percent: u64) -> Drain {
+        let whole = self.drain_state(site, mover).await.left_segments;
+        loop {
+            let state = self.drain_state(site, mover).await;
+            if !state.moving || state.left_segments * 100 <= whole * (100 - percent) {
+                return state;
+            }
+        }
     }
 
     /// How far that is.
