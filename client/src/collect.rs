@@ -9,7 +9,7 @@
 //! connect to each as often as we like. Either way bytes come straight from where they are, and a file striped over
 //! movers is not relayed.
 
-use std::{collections::HashSet, net::SocketAddr, sync::Arc, time::Duration};
+use std::{collections::HashSet, net::IpAddr, net::SocketAddr, sync::Arc, time::Duration};
 
 use futures::future::{FutureExt as _, select_all};
 use tokio::{
@@ -18,7 +18,7 @@ use tokio::{
     time::{Instant, MissedTickBehavior},
 };
 use tokio_util::sync::CancellationToken;
-use wire::ftp::{Command, CommandOption, Reply, RestartPoint, TransferMode};
+use wire::ftp::{Command, CommandOption, Reply, RestartPoint};
 
 use crate::{
     Client, ClientError, Fetch, How, Ready, Result,
@@ -86,11 +86,10 @@ impl Client<Ready> {
         cancel: &CancellationToken,
     ) -> Result<()> {
         let listeners = if how.passive {
-            self.set_mode(TransferMode::Extended).await?;
             self.delay_stripes().await?;
             Vec::new()
         } else {
-            self.invite(how).await?
+            self.invite(how.streams, &how.listen).await?
         };
         receiving.expect((0..listeners.len()).map(Source::Here));
         let have = receiving.file.coverage();
@@ -199,33 +198,36 @@ impl Client<Ready> {
         finish(&command, last, failure)
     }
 
-    /// Listens, and says in one flight how and where: over a long path each command by itself would cost a round trip.
-    async fn invite(&mut self, how: &How) -> Result<Vec<TcpListener>> {
-        let (listeners, where_we_are) = self.listeners(&how.listen)?;
-        let mut flight = Vec::new();
-        if self.state.mode != TransferMode::Extended {
-            flight.push((Command::Mode(TransferMode::Extended), true));
-        }
-        if self.state.streams != how.streams {
+    /// Listens at these addresses, or where the server knows us, and says in one flight how and where: over a long path
+    /// each command by itself would cost a round trip.
+    pub(crate) async fn invite(&mut self, streams: u16, at: &[IpAddr]) -> Result<Vec<TcpListener>> {
+        let (listeners, where_we_are) = self.listeners(at)?;
+        let mut flight = self.blocks_wanted();
+        if self.state.streams != streams {
             // A server that does not know it opens as many as it likes.
-            flight.push((Command::Opts(parallelism(how.streams)), false));
+            flight.push((Command::Opts(parallelism(streams)), false));
         }
         flight.push((where_we_are, true));
         self.together(&flight).await?;
-        self.state.streams = how.streams;
+        self.state.streams = streams;
         Ok(listeners)
     }
 
-    /// Asks the server to name all movers that hold a file when it is asked for, over MODE E.
+    /// Asks the server, in one flight, to name all movers that hold a file when it is asked for, over MODE E.
     pub(crate) async fn delay_stripes(&mut self) -> Result<()> {
+        let mut flight = self.blocks_wanted();
         if !self.state.stripes {
-            self.demand(&Command::Opts(CommandOption::AllowDelayedStripes(true))).await?;
-            self.state.stripes = true;
+            flight.push((Command::Opts(CommandOption::AllowDelayedStripes(true)), true));
         }
         let command = Command::Spas { extended: self.control.peer.is_ipv6() };
-        let reply = self.demand(&command).await?;
-        // What is told now is told before the file is known: it would be another mover's.
-        if reply.code() == 200 { Ok(()) } else { Err(ClientError::refused(&command, reply)) }
+        flight.push((command.clone(), true));
+        let reply = self.together(&flight).await?.pop();
+        self.state.stripes = true;
+        match reply {
+            // What is told now is told before the file is known: it would be another mover's.
+            Some(reply) if reply.code() != 200 => Err(ClientError::refused(&command, reply)),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -277,6 +277,26 @@ impl Client<Ready> {
         self.address_of(&reply)
     }
 
+    /// The same for MODE E, which is said in the same flight.
+    pub(crate) async fn passive_blocks(&mut self) -> Result<SocketAddr> {
+        let mut flight = self.blocks_wanted();
+        if self.state.delayed || flight.is_empty() {
+            self.set_mode(TransferMode::Extended).await?;
+            return self.passive_now().await;
+        }
+        flight.push((Command::Epsv(EpsvArgument::Same), false));
+        match self.together(&flight).await?.pop() {
+            Some(reply) if reply.code() == 229 => self.address_of(&reply),
+            _ => self.passive_now().await,
+        }
+    }
+
+    /// The beginning of a flight that needs MODE E: the command, if another mode is set.
+    pub(crate) fn blocks_wanted(&self) -> Vec<(Command, bool)> {
+        let other = self.state.mode != TransferMode::Extended;
+        other.then_some((Command::Mode(TransferMode::Extended), true)).into_iter().collect()
+    }
+
     /// The addresses of all movers that take part in an upload of so many bytes over MODE E; one if the server does not
     /// stripe, or if a stripe is not wanted. What need not be known before is said in the same flight.
     pub(crate) async fn upload_addresses(&mut self, length_bytes: u64, stripe: bool) -> Result<Vec<SocketAddr>> {
@@ -287,10 +307,7 @@ impl Client<Ready> {
             self.demand(&Command::Opts(CommandOption::AllowDelayedStripes(false))).await?;
             self.state.stripes = false;
         }
-        let mut flight = Vec::new();
-        if self.state.mode != TransferMode::Extended {
-            flight.push((Command::Mode(TransferMode::Extended), true));
-        }
+        let mut flight = self.blocks_wanted();
         if length_bytes > 0 {
             flight.push((Command::Allo(length_bytes), true));
         }

@@ -12,12 +12,13 @@ use std::{
 use tokio::{net::TcpListener, sync::mpsc, task::JoinSet};
 use wire::{
     checksum::{Algorithm, Sums},
-    ftp::{Command, Reply, TransferMode},
+    ftp::{Command, Reply},
 };
 
 use super::{
-    AHEAD, FetchItem, Job, Leftover, Work,
+    AHEAD, FetchItem, Job, Leftover, SMALL_BYTES, Work,
     channel::{Channel, Unit},
+    has_room,
 };
 use crate::{Client, ClientError, How, Moved, Ready, Result, data::Opening, get::set_modified, partial::part_path};
 
@@ -45,7 +46,6 @@ impl Client<Ready> {
     }
 
     async fn fetch_window(&mut self, window: &mut VecDeque<Asked>, job: &Job<'_, FetchItem>) -> Result<()> {
-        self.set_mode(TransferMode::Extended).await?;
         let opening = Opening::of(self);
         let stall = self.control.limits.stall;
         let (sender, mut units) = mpsc::channel::<Result<Unit>>(AHEAD);
@@ -54,9 +54,8 @@ impl Client<Ready> {
         if job.how.passive {
             self.delay_stripes().await?;
         } else {
-            self.set_streams(1).await?;
             // One address is enough for small files.
-            for listener in self.listen(&[]).await? {
+            for listener in self.invite(1, &[]).await? {
                 receivers.spawn(accept(listener, opening.clone(), sender.clone(), stall));
             }
         }
@@ -113,7 +112,7 @@ impl Client<Ready> {
 
     /// Sends requests: ahead where sums tell files apart, else one at a time.
     async fn ask_ahead(&mut self, work: &Work<FetchItem>, window: &mut VecDeque<Asked>) -> Result<()> {
-        while window.len() < AHEAD {
+        while has_room(window.iter().map(|asked| asked.item.size_bytes.unwrap_or(SMALL_BYTES))) {
             let told = window.iter().all(|asked| asked.item.crc32c.is_some());
             if !window.is_empty() && !told {
                 break;

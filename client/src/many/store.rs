@@ -21,15 +21,19 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use wire::{
     checksum::{Algorithm, Sums},
-    ftp::{Command, Reply, Text, TransferMode},
+    ftp::{Command, Reply, Text},
     mode_e::HEADER_BYTES,
 };
 
 use super::{
-    AHEAD, Job, Leftover, SMALL_BYTES, StoreItem, Work,
+    Job, Leftover, SMALL_BYTES, StoreItem, Work,
     channel::{self, Channel},
+    has_room,
 };
 use crate::{Client, ClientError, Moved, Ready, Result, data::Opening};
+
+/// Files that are read before the session has room for them.
+const READ_AHEAD: usize = 16;
 
 /// A file that was read.
 struct Loaded {
@@ -110,14 +114,13 @@ impl Client<Ready> {
         stream: &mut Stream,
         job: &Job<'_, StoreItem>,
     ) -> Result<()> {
-        self.set_mode(TransferMode::Extended).await?;
         let mut more = true;
         loop {
-            while !stream.astray && stream.window.len() < AHEAD {
+            while !stream.astray && stream.has_room() {
                 let Some(sent) = stream.next(loaded, &mut more, job).await else { break };
                 // A new port would drop what is still on the way: only with nothing ahead.
                 if stream.channel.is_none() && stream.window.is_empty() {
-                    let address = self.passive_now().await?;
+                    let address = self.passive_blocks().await?;
                     let opening = Opening::of(self);
                     stream.channel = Some(Channel::connect(&opening, address, self.control.limits.stall).await?);
                 }
@@ -225,6 +228,11 @@ impl Stream {
         None
     }
 
+    /// Whether another file may be sent ahead.
+    fn has_room(&self) -> bool {
+        has_room(self.window.iter().map(|sent| sent.item.size_bytes))
+    }
+
     fn first(&mut self) -> &mut Sent {
         self.window.front_mut().expect("a file is in the window")
     }
@@ -294,7 +302,7 @@ impl Stream {
 
 /// Reads files ahead, in a thread of its own.
 fn load(work: Arc<Work<StoreItem>>, cancel: CancellationToken) -> mpsc::Receiver<Loaded> {
-    let (sender, receiver) = mpsc::channel(AHEAD);
+    let (sender, receiver) = mpsc::channel(READ_AHEAD);
     tokio::task::spawn_blocking(move || {
         while !cancel.is_cancelled() && !sender.is_closed() {
             let Some(mut item) = work.take() else { return };
