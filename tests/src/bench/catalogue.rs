@@ -6,8 +6,8 @@ use anyhow::Context as _;
 use async_trait::async_trait;
 use catalog::testing::{Generated, PostgresCluster, generate};
 use catalog::{
-    Base, Catalog, ClassOfService, Expected, Hierarchy, Listing, MediumKind, NewDirectory, NewFile, Options, Policies,
-    ROOT, Segment, StorageClass, TapeRead, TreePath, Twins,
+    Base, Catalog, ClassOfService, Expected, Hierarchy, Listing, MediumKind, NewDirectory, NewFile, ObjectListing,
+    Options, Policies, ROOT, Segment, StorageClass, TapeRead, TreePath, Twins,
 };
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use wire::checksum::{ExtraSums, Sums};
@@ -34,6 +34,7 @@ const SEED: u64 = 20_261_130;
 
 const LOOKUP_FEW: &str = "lookup, few files";
 const PAGE_FEW: &str = "first page of 1,000 names, few files";
+const KEYS_FEW: &str = "1,000 keys as S3 lists them, few files";
 const PUBLISH_FEW: &str = "publish, few files";
 const SIDES: &[Side] = &[
     Side::shown(LOOKUP_FEW, Unit::Microseconds),
@@ -41,6 +42,9 @@ const SIDES: &[Side] = &[
     Side::shown(PAGE_FEW, Unit::Microseconds),
     Side::compared("first page of 1,000 names, very many files", Unit::Microseconds, PAGE_FEW)
         .with(Target::RatioAtMost(1.5)),
+    Side::shown(KEYS_FEW, Unit::Microseconds),
+    Side::compared("1,000 keys as S3 lists them, very many files", Unit::Microseconds, KEYS_FEW)
+        .with(Target::RatioAtMost(2.0)),
     Side::shown(PUBLISH_FEW, Unit::FilesPerSecond),
     Side::compared("publish, very many files", Unit::FilesPerSecond, PUBLISH_FEW),
 ];
@@ -165,6 +169,7 @@ impl Contest for Both {
         match side / 2 {
             0 => filled.look_up(random).await,
             1 => filled.first_pages(random).await,
+            2 => filled.keys(random).await,
             _ => {
                 *published += PUBLISHED;
                 filled.publish(*published).await
@@ -178,7 +183,8 @@ impl Contest for Both {
             format!("few: {} files, very many: {}; {FEW} in each directory", few.files, many.files),
             format!("{} files generated in {:.0} s", many.files, many.made_in.as_secs_f64()),
             format!(
-                "a sample: {LOOKUPS} lookups by path, or {PAGES} pages, one after the other, of random directories"
+                "a sample: {LOOKUPS} lookups by path, or {PAGES} pages, one after the other, of random directories, or \
+                 behind random keys of one bucket that holds all"
             ),
             format!("published: {PUBLISHED} files, up to {WRITERS} at a time, synced"),
         ]
@@ -188,11 +194,8 @@ impl Contest for Both {
 impl Filled {
     /// Mean time of a lookup by path, in microseconds.
     async fn look_up(&self, random: &mut Random) -> anyhow::Result<f64> {
-        // Names as the generator makes them.
-        let name =
-            |number: u64| format!("/generated-{}/file-{}.dat", 1_000_000 + number / FEW, 1_000_000_000 + number % FEW);
         let root = TreePath::root();
-        let paths = (0..LOOKUPS).map(|_| TreePath::posix(&root, &name(random.below(self.files))));
+        let paths = (0..LOOKUPS).map(|_| TreePath::posix(&root, &name_of(random.below(self.files))));
         let paths = paths.collect::<Result<Vec<_>, _>>()?;
         let began = Instant::now();
         for path in &paths {
@@ -211,6 +214,23 @@ impl Filled {
         for directory in wanted {
             let page = self.catalog.list(*directory, &listing).await?;
             anyhow::ensure!(page.items.len() == PAGE as usize, "a page of {} names", page.items.len());
+        }
+        Ok(microseconds_each(began.elapsed(), PAGES))
+    }
+
+    /// Mean time of a page of keys behind a random one, in microseconds; the bucket is the whole tree.
+    async fn keys(&self, random: &mut Random) -> anyhow::Result<f64> {
+        // So that a whole page is left.
+        let last = self.files - u64::from(PAGE) - 1;
+        let listings = (0..PAGES).map(|_| {
+            let after = Some(name_of(random.below(last))[1..].to_owned());
+            ObjectListing { after, limit: PAGE, ..ObjectListing::default() }
+        });
+        let listings: Vec<_> = listings.collect();
+        let began = Instant::now();
+        for listing in &listings {
+            let page = self.catalog.list_objects(ROOT, listing).await?;
+            anyhow::ensure!(page.objects.len() == PAGE as usize, "a page of {} keys", page.objects.len());
         }
         Ok(microseconds_each(began.elapsed(), PAGES))
     }
@@ -248,6 +268,11 @@ impl Filled {
             base: Base::Empty,
         })
     }
+}
+
+/// A name as the generator makes it.
+fn name_of(number: u64) -> String {
+    format!("/generated-{}/file-{}.dat", 1_000_000 + number / FEW, 1_000_000_000 + number % FEW)
 }
 
 fn microseconds_each(elapsed: Duration, count: u32) -> f64 {

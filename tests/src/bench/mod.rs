@@ -9,6 +9,7 @@
 //! | [`streams`] | data from a mover's page cache to a client and back, against `iperf3`, `dd`, nginx; what a hop costs |
 //! | [`tls`] | data over TLS, against rustls alone |
 //! | [`small`] | many small files |
+//! | [`objects`] | objects through the S3 door and from movers, against nginx, `dd` and another S3 server |
 //! | [`catalogue`] | lookups, listings and publishing with few and with very many files |
 //! | [`memory`] | memory of a mover at work and of a gateway with idle sessions |
 //! | [`start`] | from `penstock serve` to ready |
@@ -23,6 +24,7 @@ pub mod catalogue;
 pub mod machine;
 pub mod memory;
 pub mod moves;
+pub mod objects;
 pub mod plain;
 pub mod process;
 pub mod report;
@@ -51,6 +53,7 @@ pub fn all() -> Vec<Benchmark> {
         streams::benchmarks(),
         tls::benchmarks(),
         small::benchmarks(),
+        objects::benchmarks(),
         start::benchmarks(),
         tape::benchmarks(),
         memory::benchmarks(),
@@ -134,6 +137,9 @@ pub enum Unit {
     /// Files a second.
     #[serde(rename = "files/s")]
     FilesPerSecond,
+    /// Objects a second.
+    #[serde(rename = "objects/s")]
+    ObjectsPerSecond,
     /// Microseconds.
     #[serde(rename = "µs")]
     Microseconds,
@@ -153,6 +159,7 @@ impl Unit {
             Self::GigabytesPerSecond => "GB/s",
             Self::MegabytesPerSecond => "MB/s",
             Self::FilesPerSecond => "files/s",
+            Self::ObjectsPerSecond => "objects/s",
             Self::Microseconds => "µs",
             Self::Milliseconds => "ms",
             Self::Mebibytes => "MiB",

@@ -189,6 +189,8 @@ pub struct Curl {
     pub url: String,
     /// Certificate and key, and the authority of the server's; for FTP over TLS.
     pub credential: Option<(PathBuf, PathBuf)>,
+    /// What else curl is told.
+    pub options: Vec<String>,
 }
 
 impl Curl {
@@ -206,7 +208,7 @@ impl Curl {
             command.args(["--ssl-reqd", "--ftp-ssl-control"]);
             command.arg("--cert").arg(credential).arg("--key").arg(credential).arg("--cacert").arg(authority);
         }
-        let text = process::run(command.arg(&self.url), LIMIT).await?;
+        let text = process::run(command.args(&self.options).arg(&self.url), LIMIT).await?;
         let mut numbers = text.split(' ').map(str::parse::<f64>);
         let mut next = || numbers.next().context("curl said too little")?.context("curl said no number");
         let (size, first, last): (f64, f64, f64) = (next()?, next()?, next()?);

@@ -49,11 +49,15 @@ pub struct Wish {
     pub catalogue: Option<String>,
     /// How many sessions one address may have.
     pub sessions: u32,
+    /// At which port of loopback the S3 door listens without TLS too.
+    pub s3_clear: Option<u16>,
+    /// At which port of loopback the first mover serves HTTP without TLS.
+    pub http_clear: Option<u16>,
 }
 
 impl Default for Wish {
     fn default() -> Self {
-        Self { movers: 1, class: "bench", catalogue: None, sessions: 500 }
+        Self { movers: 1, class: "bench", catalogue: None, sessions: 500, s3_clear: None, http_clear: None }
     }
 }
 
@@ -188,6 +192,17 @@ impl Served {
         Ok(files.next().with_context(|| format!("{} is empty", users.display()))??.path())
     }
 
+    /// The account of whoever made the site, after whom the certificate's file is called.
+    ///
+    /// # Errors
+    ///
+    /// If there is none.
+    pub fn account(&self) -> anyhow::Result<String> {
+        let credential = self.credential()?;
+        let name = credential.file_stem().with_context(|| format!("{} has no name", credential.display()))?;
+        Ok(name.to_string_lossy().into_owned())
+    }
+
     /// Runs `penstock admin`.
     ///
     /// # Errors
@@ -256,13 +271,22 @@ fn prepare(folder: &SiteFolder, wish: &Wish, port: u16) -> anyhow::Result<()> {
     let path = folder.gateway_configuration();
     let text = std::fs::read_to_string(&path)?;
     std::fs::write(&path, changed(&text, wish)?)?;
+    if let (Some(port), Some(path)) = (wish.http_clear, folder.mover_configurations().first()) {
+        let text = std::fs::read_to_string(path)?;
+        let line = format!("listen_clear = \"127.0.0.1:{port}\"\n");
+        let text = match text.split_once("[http]\n") {
+            Some((before, behind)) => format!("{before}[http]\n{line}{behind}"),
+            None => format!("{text}\n[http]\n{line}"),
+        };
+        std::fs::write(path, text)?;
+    }
     Ok(())
 }
 
 /// The gateway's configuration with what the wish asks for.
 fn changed(text: &str, wish: &Wish) -> anyhow::Result<String> {
     let mut lines: Vec<String> = vec![format!("default_cos = {:?}", wish.class)];
-    let (mut url, mut ftp, mut stripe) = (false, false, false);
+    let (mut url, mut ftp, mut stripe, mut s3) = (false, false, false, false);
     for line in text.lines() {
         match &wish.catalogue {
             Some(catalogue) if line.starts_with("url = ") => {
@@ -280,8 +304,12 @@ fn changed(text: &str, wish: &Wish) -> anyhow::Result<String> {
             lines.push(format!("max_sessions_per_address = {}", wish.sessions));
             ftp = true;
         }
+        if let (Some(port), "[s3]") = (wish.s3_clear, line) {
+            lines.push(format!("listen_clear = [\"127.0.0.1:{port}\"]\nclasses = {{ STANDARD = {:?} }}", wish.class));
+            s3 = true;
+        }
     }
-    let known = ftp && stripe && (url || wish.catalogue.is_none());
+    let known = ftp && stripe && (url || wish.catalogue.is_none()) && (s3 || wish.s3_clear.is_none());
     ensure!(known, "the gateway's configuration is not as it used to be");
     Ok(lines.join("\n") + "\n" + CLASSES)
 }
@@ -302,7 +330,9 @@ mod tests {
     fn the_configuration_of_a_measured_site_is_a_good_one() {
         let root = tempfile::tempdir().unwrap();
         let folder = SiteFolder::new(root.path().join("site"));
-        let wish = Wish { catalogue: Some("postgres://x/y?host=/tmp".to_owned()), sessions: 1200, ..Wish::default() };
+        let catalogue = Some("postgres://x/y?host=/tmp".to_owned());
+        let (s3_clear, http_clear) = (Some(7), Some(8));
+        let wish = Wish { catalogue, sessions: 1200, s3_clear, http_clear, ..Wish::default() };
         prepare(&folder, &wish, 0).unwrap();
         let path = folder.gateway_configuration();
         let text = std::fs::read_to_string(&path).unwrap();
@@ -311,5 +341,10 @@ mod tests {
         assert_eq!(config.default_cos.as_str(), "bench");
         assert_eq!(config.ftp.max_sessions_per_address, 1200);
         assert_eq!(config.catalogue.url, "postgres://x/y?host=/tmp");
+        assert_eq!(config.s3.listen_clear, ["127.0.0.1:7".parse().unwrap()]);
+        let text = std::fs::read_to_string(&folder.mover_configurations()[0]).unwrap();
+        let mover = daemon::config::parse::<mover::MoverConfig>("mover1.toml", &text, []);
+        let mover = mover.unwrap_or_else(|error| panic!("{error}\n{text}"));
+        assert_eq!(mover.http.listen_clear, Some("127.0.0.1:8".parse().unwrap()));
     }
 }

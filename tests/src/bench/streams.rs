@@ -201,10 +201,11 @@ async fn curl(setting: &Setting) -> anyhow::Result<Box<dyn Contest>> {
     std::fs::create_dir(&root)?;
     send_to_file(&root.join("large"), stocked.bytes)?;
     let nginx = Nginx::start(&root, &setting.folder).await?;
-    let web = Curl { url: format!("http://{}/large", nginx.address), credential: None };
+    let web = Curl { url: format!("http://{}/large", nginx.address), credential: None, options: Vec::new() };
     let credential = Some((stocked.site.credential()?, stocked.site.folder.ca_certificate()));
     // Two slashes: from the root, not from the home.
-    let ftp = Curl { url: format!("ftp://{}/{}", stocked.site.doors.ftp, stocked.path), credential };
+    let ftp =
+        Curl { url: format!("ftp://{}/{}", stocked.site.doors.ftp, stocked.path), credential, options: Vec::new() };
     Ok(Box::new(Download { stocked, _nginx: nginx, sides: [web, ftp] }))
 }
 
