@@ -27,12 +27,13 @@ pub fn gigabytes_per_second(bytes: u64, elapsed: Duration) -> f64 {
     bytes as f64 / elapsed.as_secs_f64() / 1e9
 }
 
-/// What `iperf3` receives over loopback, in GB/s: `bytes` over `streams` connections.
+/// What `iperf3` receives over loopback, in GB/s: `bytes` over `streams` connections, of one block in its memory over and
+/// over, or of a file of that length.
 ///
 /// # Errors
 ///
 /// If it cannot be run or its report makes no sense.
-pub async fn iperf3(bytes: u64, streams: u16, log: &Path) -> anyhow::Result<f64> {
+pub async fn iperf3(bytes: u64, streams: u16, file: Option<&Path>, log: &Path) -> anyhow::Result<f64> {
     let port = free_ports(1)?.to_string();
     let mut server = Command::new("iperf3");
     server.args(["--server", "--bind", "127.0.0.1", "--port", &port, "--forceflush"]);
@@ -41,7 +42,11 @@ pub async fn iperf3(bytes: u64, streams: u16, log: &Path) -> anyhow::Result<f64>
     server.wait_for("an open port", START_LIMIT, listening).await?;
     let mut client = Command::new("iperf3");
     client.args(["--client", "127.0.0.1", "--port", &port, "--json", "--parallel", &streams.to_string()]);
-    let text = process::run(client.arg("--bytes").arg(bytes.to_string()), LIMIT).await?;
+    client.arg("--bytes").arg(bytes.to_string());
+    if let Some(file) = file {
+        client.arg("--file").arg(file);
+    }
+    let text = process::run(&client, LIMIT).await?;
     server.stop().await;
     iperf3_rate(&text)
 }

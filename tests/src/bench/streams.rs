@@ -21,6 +21,7 @@ const RATE: Unit = Unit::GigabytesPerSecond;
 const IPERF_1: &str = "iperf3, 1 stream";
 const GET_1: &[Side] = &[
     Side::shown(IPERF_1, RATE),
+    Side::compared("iperf3, 1 stream, of a file in the page cache", RATE, IPERF_1),
     Side::compared("bare sockets, a thread each, 1 stream", RATE, IPERF_1),
     Side::compared("Penstock, mover to client, 1 stream", RATE, IPERF_1).with(Target::RatioAtLeast(0.9)),
     Side::compared("Penstock, mover to client, MODE E, 1 stream", RATE, IPERF_1),
@@ -29,6 +30,7 @@ const GET_1: &[Side] = &[
 const IPERF_4: &str = "iperf3, 4 streams";
 const GET_4: &[Side] = &[
     Side::shown(IPERF_4, RATE),
+    Side::compared("iperf3, 4 streams, of a file in the page cache", RATE, IPERF_4),
     Side::compared("bare sockets, a thread each, 4 streams", RATE, IPERF_4),
     Side::compared("Penstock, mover to client, MODE E, 4 streams", RATE, IPERF_4).with(Target::RatioAtLeast(0.9)),
 ];
@@ -105,13 +107,16 @@ impl Stocked {
 struct Get {
     stocked: Stocked,
     streams: u16,
+    file: PathBuf,
     log: PathBuf,
     first_bytes_ms: Vec<f64>,
 }
 
 async fn get(setting: &Setting, streams: u16) -> anyhow::Result<Box<dyn Contest>> {
     let stocked = Stocked::start(setting, 1).await?;
-    Ok(Box::new(Get { stocked, streams, log: setting.path("iperf3.log"), first_bytes_ms: Vec::new() }))
+    let file = setting.path("the-same");
+    send_to_file(&file, stocked.bytes)?;
+    Ok(Box::new(Get { stocked, streams, file, log: setting.path("iperf3.log"), first_bytes_ms: Vec::new() }))
 }
 
 #[async_trait(?Send)]
@@ -119,13 +124,14 @@ impl Contest for Get {
     async fn measure(&mut self, side: usize) -> anyhow::Result<f64> {
         let Stocked { session, path, bytes, .. } = &mut self.stocked;
         let way = match side {
-            0 => return plain::iperf3(*bytes, self.streams, &self.log).await,
-            1 => return plain::sockets(*bytes, self.streams).await,
-            2 => Way::push(self.streams),
+            0 => return plain::iperf3(*bytes, self.streams, None, &self.log).await,
+            1 => return plain::iperf3(*bytes, self.streams, Some(&self.file), &self.log).await,
+            2 => return plain::sockets(*bytes, self.streams).await,
+            3 => Way::push(self.streams),
             _ => Way { extended: true, ..Way::push(self.streams) },
         };
         let fetched = fetch(session, path, *bytes, &way).await?;
-        if side == 2 {
+        if side == 3 {
             self.first_bytes_ms.push(fetched.first_byte_ms());
         }
         Ok(fetched.rate())
