@@ -229,7 +229,7 @@ impl Gateway {
                 root: files.export().clone(),
                 sealer: Arc::clone(sealer),
             };
-            let opened = s3::open(&config.s3, &door, services, &steps.doors).await;
+            let opened = s3::open(&config.s3, &door, &users, services, &steps.doors).await;
             (s3_secure, s3_clear) = opened.map_err(|source| StartError::Door { door: "S3", source })?;
         }
         let services = webdav::Services {

@@ -9,33 +9,28 @@ use crate::sql::{Row, args, statements};
 
 macro_rules! key_columns {
     () => {
-        "SELECT id, account, sealed, disabled, created_us, expires_us, session FROM access_key "
+        "SELECT id, account, sealed, disabled, created_us FROM access_key "
     };
 }
 
 statements! {
     /// Only for an account that is there.
     INSERT_KEY =
-        "INSERT INTO access_key (id, account, sealed, disabled, created_us, expires_us, session)
-        SELECT CAST($1 AS TEXT), a.name, CAST($3 AS TEXT), 0, CAST($4 AS BIGINT), CAST($5 AS BIGINT), CAST($6 AS TEXT)
+        "INSERT INTO access_key (id, account, sealed, disabled, created_us)
+        SELECT CAST($1 AS TEXT), a.name, CAST($3 AS TEXT), 0, CAST($4 AS BIGINT)
         FROM account a WHERE a.name = $2 ON CONFLICT (id) DO NOTHING";
 
     ONE_KEY = concat!(key_columns!(), "WHERE id = $1");
 
-    /// Temporary keys are not shown.
-    ALL_KEYS = concat!(
-        key_columns!(), "WHERE (CAST($1 AS TEXT) IS NULL OR account = $1) AND expires_us IS NULL ORDER BY account, id"
-    );
+    ALL_KEYS = concat!(key_columns!(), "WHERE (CAST($1 AS TEXT) IS NULL OR account = $1) ORDER BY account, id");
 
     DISABLE_KEY = "UPDATE access_key SET disabled = $2 WHERE id = $1";
 
     DELETE_KEY = "DELETE FROM access_key WHERE id = $1";
-
-    DROP_EXPIRED_KEYS = "DELETE FROM access_key WHERE expires_us IS NOT NULL AND expires_us < $1";
 }
 
 impl Catalog {
-    /// Keeps a new access key. Temporary keys that have expired are forgotten at the same time.
+    /// Keeps a new access key.
     ///
     /// # Errors
     ///
@@ -43,13 +38,10 @@ impl Catalog {
     pub async fn add_access_key(&self, key: AccessKey) -> Result<()> {
         self.write(key, |key, tx| {
             Box::pin(async move {
-                let now = tx.now;
-                tx.execute(&DROP_EXPIRED_KEYS, args![now]).await?;
                 if tx.row(&ONE_KEY, args![&key.id]).await?.is_some() {
                     return Err(CatalogError::Exists { name: key.id.clone() });
                 }
-                let (expires, session) = (key.expires.map(|time| time.0), key.session.as_deref());
-                let row = args![&key.id, &key.account, &key.sealed, key.created, expires, session];
+                let row = args![&key.id, &key.account, &key.sealed, key.created];
                 match tx.execute(&INSERT_KEY, row).await? {
                     0 => Err(CatalogError::not_found("account", &key.account)),
                     _ => Ok(()),
@@ -68,7 +60,7 @@ impl Catalog {
         self.row(&ONE_KEY, args![id]).await?.map(|row| read_key(&row)).transpose()
     }
 
-    /// Access keys that are not temporary, of one account or of all.
+    /// Access keys of one account or of all.
     ///
     /// # Errors
     ///
@@ -121,7 +113,5 @@ fn read_key(row: &Row) -> Result<AccessKey> {
         sealed: row.text()?,
         disabled: row.flag()?,
         created: row.time()?,
-        expires: row.maybe_time()?,
-        session: row.maybe_text()?,
     })
 }

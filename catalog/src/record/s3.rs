@@ -13,7 +13,7 @@ use crate::record::bitfile::{Base, Segment};
 use crate::record::name::FileInfo;
 use crate::time::Timestamp;
 
-/// An access key of an account.
+/// An access key of an account, good until it is disabled. Temporary keys are not kept.
 #[derive(Clone, PartialEq, Eq)]
 pub struct AccessKey {
     /// The public half.
@@ -26,21 +26,16 @@ pub struct AccessKey {
     pub disabled: bool,
     /// When it was made.
     pub created: Timestamp,
-    /// Until when a temporary key can be used.
-    pub expires: Option<Timestamp>,
-    /// What a temporary key's user must show besides, encrypted.
-    pub session: Option<String>,
 }
 
 impl fmt::Debug for AccessKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { id, account, disabled, created, expires, .. } = self;
+        let Self { id, account, disabled, created, .. } = self;
         f.debug_struct("AccessKey")
             .field("id", id)
             .field("account", account)
             .field("disabled", disabled)
             .field("created", created)
-            .field("expires", expires)
             .finish_non_exhaustive()
     }
 }

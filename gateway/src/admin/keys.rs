@@ -57,8 +57,6 @@ async fn make(state: &State, account: &AccountName) -> Result<SecretKey, Refusal
         sealed: sealer.seal(&key, secret.expose()),
         disabled: false,
         created: state.catalog.now(),
-        expires: None,
-        session: None,
     };
     state.catalog.add_access_key(new).await?;
     Ok(SecretKey { key, account: account.clone(), secret: secret.expose().clone() })

@@ -2,6 +2,7 @@
 //!
 //! - [`gridmap`]: a grid-mapfile, as every grid site has one.
 //! - [`acl`]: access control lists in their text form.
+//! - [`presented`]: a client certificate that was judged becomes a subject, or a reason why not.
 //! - [`Identities`]: a certificate's subject becomes a [`Principal`].
 //! - [`Principal::may`]: the permission check.
 //!
@@ -11,6 +12,7 @@
 //! Invariant: a principal comes from here only, so it is always an account of the catalogue that may log in.
 
 pub mod acl;
+mod certificate;
 pub mod gridmap;
 
 use std::{path::PathBuf, sync::Arc, time::SystemTime};
@@ -19,7 +21,7 @@ use catalog::{Account, Catalog, Entry};
 use tokio::sync::Mutex;
 use wire::id::{AccountName, GroupName};
 
-pub use self::{acl::Acl, gridmap::GridMap};
+pub use self::{acl::Acl, certificate::presented, gridmap::GridMap};
 use crate::failure::{Failure, FailureKind};
 
 /// Who is asking.

@@ -1,4 +1,4 @@
-//! Who asks, and whether they may: keys become accounts, and an account, a policy and access control lists decide.
+//! Who asks, and whether they may: an account, a policy and access control lists decide.
 //!
 //! The order is Amazon's: an explicit denial of the bucket's policy, then an allowance of it, then the owner, then the
 //! access control list. Administrators of the site may everything. What another door wrote has permission bits, which
@@ -11,7 +11,6 @@ use hyper::{HeaderMap, Uri, header};
 use s3s::{
     S3ErrorCode, S3Request, S3Result,
     access::{S3Access, S3AccessContext},
-    auth::{S3Auth, SecretKey},
     dto::PostObjectInput,
     s3_error,
 };
@@ -22,7 +21,7 @@ use super::{
     acl::{Acl, Permission},
     attributes::{self, Attributes, Settings},
     before,
-    error::{Asked, of_catalog, of_failure},
+    error::{Asked, of_catalog},
     policy::{Policy, Question, Verdict},
     sigv2::Vouched,
 };
@@ -332,36 +331,6 @@ impl Door {
     }
 }
 
-/// Opens secrets for `s3s`, which checks the signatures.
-pub(super) struct Auth(pub(super) Door);
-
-#[async_trait::async_trait]
-impl S3Auth for Auth {
-    async fn get_secret_key(&self, access_key: &str) -> S3Result<SecretKey> {
-        let secret = self.0.secret_of(access_key).await?;
-        Ok(SecretKey::from(secret.expose().as_str()))
-    }
-}
-
-impl Door {
-    /// The secret of an access key that may be used.
-    pub(super) async fn secret_of(&self, access_key: &str) -> S3Result<daemon::Secret<String>> {
-        let unknown = || s3_error!(InvalidAccessKeyId, "there is no access key {:?}", access_key);
-        if access_key.is_empty() || access_key.len() > 128 || access_key.contains('\0') {
-            return Err(unknown());
-        }
-        let key = self.catalog.access_key(access_key).await.map_err(|error| of_catalog(error, Asked::Object))?;
-        let key = key.filter(|key| !key.disabled).ok_or_else(unknown)?;
-        if key.expires.is_some_and(|expires| expires <= self.catalog.now()) {
-            return Err(s3_error!(ExpiredToken, "access key {} has expired", access_key));
-        }
-        self.sealer.unseal(&key.id, &key.sealed).ok_or_else(|| {
-            tracing::error!(access_key, "an access key was sealed by another sealing key");
-            s3_error!(InternalError, "access key {} cannot be opened here: tell the operator", access_key)
-        })
-    }
-}
-
 /// Finds out who asks, once the signature is checked.
 pub(super) struct Access(pub(super) Door);
 
@@ -373,14 +342,7 @@ impl S3Access for Access {
         let id = context.credentials().map(|credentials| credentials.access_key.clone()).or(vouched);
         let principal = match id {
             None => None,
-            Some(id) => {
-                let key = door.catalog.access_key(&id).await.map_err(|error| of_catalog(error, Asked::Object))?;
-                let key = key.ok_or_else(|| s3_error!(InvalidAccessKeyId, "there is no access key {:?}", id))?;
-                if let Some(session) = &key.session {
-                    door.check_session(&key.id, session, context)?;
-                }
-                Some(door.identities.account(&key.account).await.map_err(of_failure)?)
-            }
+            Some(id) => Some(door.signer(&id, context.headers(), context.uri()).await?),
         };
         let connection = context.extensions_mut().get::<Connection>().copied();
         context.extensions_mut().insert(Arc::new(Caller { principal, connection }));
@@ -393,19 +355,5 @@ impl S3Access for Access {
             before::refuse_old(&self.0)?;
         }
         Ok(())
-    }
-}
-
-impl Door {
-    /// Temporary keys come with the token that was given out with them.
-    fn check_session(&self, id: &str, sealed: &str, context: &S3AccessContext<'_>) -> S3Result<()> {
-        let header = context.headers().get("x-amz-security-token").and_then(|value| value.to_str().ok());
-        let query = pairs(context.uri().query().unwrap_or_default());
-        let query = query.iter().find(|(name, _)| name == "X-Amz-Security-Token").map(|(_, value)| value.as_str());
-        let shown = daemon::Secret::new(header.or(query).unwrap_or_default().to_owned());
-        match self.sealer.unseal(id, sealed) {
-            Some(token) if token == shown => Ok(()),
-            _ => Err(s3_error!(InvalidToken, "temporary access key {} came without its token", id)),
-        }
     }
 }

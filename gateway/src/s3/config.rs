@@ -28,6 +28,8 @@ pub struct S3Config {
     pub stall_limit: TimeSpan,
     /// When an upload in parts that nobody completes is given up.
     pub upload_limit: TimeSpan,
+    /// The longest that a temporary key is good, which is given for a client certificate; nothing gives none.
+    pub temporary_limit: TimeSpan,
     /// How long a day of lifecycle rules is. Other than 24 hours for tests only.
     pub lifecycle_day: TimeSpan,
     /// Storage classes and the classes of service they mean; one that is not here is refused.
@@ -51,6 +53,7 @@ impl Default for S3Config {
             max_connections: 2000,
             stall_limit: TimeSpan::seconds(120),
             upload_limit: TimeSpan::seconds(7 * 86_400),
+            temporary_limit: TimeSpan::seconds(7 * 86_400),
             lifecycle_day: TimeSpan::seconds(86_400),
             classes: classes.into_iter().map(|(class, name)| (class.to_owned(), cos(name))).collect(),
         }
@@ -76,6 +79,9 @@ max_connections = 2000
 stall_limit = "2m"
 # When an upload in parts that nobody completes is given up.
 upload_limit = "7d"
+# The longest that a temporary key is good, which is given for a client certificate (AssumeRoleWithCertificate); "0s"
+# gives none, and asks for no certificate.
+temporary_limit = "7d"
 # How long a day of lifecycle rules is: for tests that cannot wait for one. Answers tell of real days all the same.
 lifecycle_day = "1d"
 

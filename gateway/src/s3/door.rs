@@ -1,7 +1,7 @@
 //! The door's listeners, and what happens to a request before and after `s3s`.
 //!
-//! Before: a request number, CORS preflights, and what [`super::before`] puts right or refuses. After: statuses and members of errors
-//! that `s3s` has no words for, CORS headers, the request number.
+//! Before: a request number, CORS preflights, the token service, and what [`super::before`] puts right or refuses. After:
+//! statuses and members of errors that `s3s` has no words for, CORS headers, the request number.
 //!
 //! Owns the listening sockets and the count of connections. Never decides who may what.
 
@@ -18,7 +18,7 @@ use std::{
 use bytes::Bytes;
 use daemon::{
     Shutdown,
-    tls::{self, Clients, HotCredential},
+    tls::{self, Clients, HotCredential, Trust},
 };
 use hyper::{
     HeaderMap, Method, Request, Response, StatusCode,
@@ -47,9 +47,11 @@ use tracing::{Instrument as _, debug, info, info_span, warn};
 
 use super::{
     Door, Parts, S3Config, Services,
-    access::{Access, Auth, Connection},
+    access::{Access, Connection},
     before, cors, lifecycle,
     service::Service,
+    signer::Auth,
+    sts::{self, Shown, Sts},
 };
 use crate::{redirect::Route, relay::Relay};
 
@@ -75,7 +77,8 @@ const GOODBYE: Duration = Duration::from_secs(5);
 /// How long to wait when the system has no file descriptor for another connection.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
 
-/// Binds every address and serves until the shutdown; returns the addresses, those with TLS first.
+/// Binds every address and serves until the shutdown; returns the addresses, those with TLS first. `users` judges the
+/// certificates for which temporary keys are given.
 ///
 /// # Errors
 ///
@@ -83,6 +86,7 @@ const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
 pub async fn open(
     config: &S3Config,
     credential: &HotCredential,
+    users: &Trust,
     services: Services,
     shutdown: &Shutdown,
 ) -> io::Result<(Vec<SocketAddr>, Vec<SocketAddr>)> {
@@ -107,14 +111,21 @@ pub async fn open(
         let domains = MultiDomain::new(&config.domains).map_err(io::Error::other)?;
         builder.set_host(domains);
     }
+    // Where no keys are given no certificate is asked for: browsers would have their users choose one.
+    let clients = match config.temporary_limit.duration().is_zero() {
+        true => Clients::Anonymous,
+        false => Clients::Judged(users.clone()),
+    };
+    let tls = tls::server_config(credential, &clients, &["h2", "http/1.1"]);
     let house = House {
+        sts: Arc::new(Sts::new(door.clone(), clients.clone())),
         door,
+        clients,
         service: builder.build(),
         room: Arc::new(Semaphore::new(config.max_connections as usize)),
         forms: Arc::new(Semaphore::new(FORMS_AT_ONCE)),
         next: Arc::new(AtomicU64::new(1)),
     };
-    let tls = tls::server_config(credential, &Clients::Anonymous, &["h2", "http/1.1"]);
     let (mut secure, mut clear) = (Vec::new(), Vec::new());
     for address in &config.listen {
         let listener = TcpListener::bind(address).await?;
@@ -159,6 +170,8 @@ impl NameValidation for Names {
 #[derive(Clone)]
 struct House {
     door: Door,
+    sts: Arc<Sts>,
+    clients: Clients,
     service: S3Service,
     room: Arc<Semaphore>,
     forms: Arc<Semaphore>,
@@ -204,23 +217,26 @@ impl House {
     ) -> io::Result<()> {
         stream.set_nodelay(true)?;
         let about = Connection { address: peer.ip(), secure: tls.is_some() };
-        let Some(config) = tls else { return self.serve(stream, about, shutdown).await };
-        let handshake = tls::accept(&config, &Clients::Anonymous, stream);
+        let Some(config) = tls else { return self.serve(stream, about, None, shutdown).await };
+        let handshake = tls::accept(&config, &self.clients, stream);
         match tokio::time::timeout(HEADER_LIMIT, handshake).await {
-            Ok(Ok((stream, _))) => self.serve(stream, about, shutdown).await,
+            Ok(Ok((stream, _))) => {
+                let shown = stream.get_ref().1.peer_certificates().map(|chain| chain.to_vec().into());
+                self.serve(stream, about, shown, shutdown).await
+            }
             Ok(Err(error)) => Err(io::Error::other(tls::why(&error))),
             Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "no handshake in time")),
         }
     }
 
-    async fn serve<S>(self, stream: S, about: Connection, shutdown: &Shutdown) -> io::Result<()>
+    async fn serve<S>(self, stream: S, about: Connection, shown: Shown, shutdown: &Shutdown) -> io::Result<()>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let mut builder = auto::Builder::new(TokioExecutor::new());
         builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_LIMIT);
         builder.http2().timer(TokioTimer::new());
-        let service = service_fn(move |request| self.clone().answer(request, about));
+        let service = service_fn(move |request| self.clone().answer(request, about, shown.clone()));
         let connection = builder.serve_connection(TokioIo::new(stream), service);
         tokio::pin!(connection);
         tokio::select! {
@@ -233,17 +249,23 @@ impl House {
         }
     }
 
-    async fn answer(self, request: Request<Incoming>, about: Connection) -> Result<Response<Body>, s3s::HttpError> {
+    async fn answer(
+        self,
+        request: Request<Incoming>,
+        about: Connection,
+        shown: Shown,
+    ) -> Result<Response<Body>, s3s::HttpError> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let id = format!("{:016X}", number ^ u64::from(std::process::id()) << 40);
         let span = info_span!("s3", request = id, method = %request.method(), path = request.uri().path());
-        self.answer_within(request, about, id).instrument(span).await
+        self.answer_within(request, about, shown, id).instrument(span).await
     }
 
     async fn answer_within(
         self,
         mut request: Request<Incoming>,
         about: Connection,
+        shown: Shown,
         id: String,
     ) -> Result<Response<Body>, s3s::HttpError> {
         let (method, headers) = (request.method().clone(), request.headers().clone());
@@ -257,11 +279,15 @@ impl House {
         }
         let path = request.uri().path().to_owned();
         let attributes = request.uri().query().is_some_and(|query| query.starts_with("attributes"));
-        let mut response = match before::prepare(&self.door, &mut request).await {
-            Err(error) => error.to_http_response().map_err(|error| s3s::HttpError::new(error.into()))?,
-            Ok(()) => {
-                request.extensions_mut().insert(about);
-                self.pass_on(request).await?
+        let mut response = if bucket.is_none() && sts::is_asked(&request) {
+            self.sts.answer(request, about.secure, &shown, &id).await
+        } else {
+            match before::prepare(&self.door, &mut request).await {
+                Err(error) => error.to_http_response().map_err(|error| s3s::HttpError::new(error.into()))?,
+                Ok(()) => {
+                    request.extensions_mut().insert(about);
+                    self.pass_on(request).await?
+                }
             }
         };
         if let Some(route) = response.extensions_mut().remove::<Route>() {

@@ -4,12 +4,14 @@
 //! door: connections ─► before, sigv2: what s3s would not take ─► s3s: signatures, XML ─► service ─► operations
 //!                        ◄─ after: statuses and members that s3s has no words for ◄─┘
 //! operations: buckets, settings; read, write, remove, listing, uploads, marks, restore
-//! beside them: access (policy, acl), data (what becomes of bytes), checksum, attributes, secrets
+//! beside them: signer (keys), access (policy, acl), data (what becomes of bytes), checksum, attributes, secrets
+//! temporary keys: sts (given for a certificate), temporary (what they are)
 //! by the clock: lifecycle (rules that hide, remove and move versions)
 //! ```
 //!
 //! - `s3s` is behind `service` and `access`; nothing else knows how its traits are called.
-//! - Pure: `acl`, `policy`, `attributes`, `checksum`, `shown`, `error`, `cors`, `sigv2`, `lifecycle::rules`.
+//! - Pure: `acl`, `policy`, `attributes`, `checksum`, `shown`, `error`, `cors`, `sigv2`, `lifecycle::rules`, all of `sts` but
+//!   its first file.
 //!
 //! Owns the listening sockets and the site's sealing key. Talks to the catalogue, to [`crate::transfer`] for bytes, and
 //! to [`crate::hsm`] for what is on tape. Never decides where bytes lie.
@@ -40,7 +42,10 @@ pub mod secrets;
 mod service;
 mod settings;
 mod shown;
+mod signer;
 mod sigv2;
+mod sts;
+pub mod temporary;
 mod uploads;
 mod write;
 

@@ -12,16 +12,21 @@ use aws_lc_rs::{
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use daemon::Secret;
 
+use super::temporary;
+
 /// Letters of an access key's public half, as AWS's are: upper case and digits.
 const ID_LETTERS: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 /// How many letters it has.
 const ID_LENGTH: usize = 20;
 /// Bytes of a secret: 40 letters in base 64.
-const SECRET_BYTES: usize = 30;
+pub(super) const SECRET_BYTES: usize = 30;
 
 /// Seals and opens secrets.
 #[derive(Debug)]
-pub struct Sealer(RandomizedNonceKey);
+pub struct Sealer {
+    secrets: RandomizedNonceKey,
+    pub(super) temporary: temporary::Keys,
+}
 
 impl Sealer {
     /// Reads the sealing key from a file, or makes one that only its owner can read.
@@ -36,7 +41,8 @@ impl Sealer {
             Err(error) => return Err(error),
         };
         let key = RandomizedNonceKey::new(&AES_256_GCM, &bytes);
-        key.map(Self).map_err(|_| io::Error::other("it holds no key of 32 bytes in hexadecimal"))
+        let secrets = key.map_err(|_| io::Error::other("it holds no key of 32 bytes in hexadecimal"))?;
+        Ok(Self { secrets, temporary: temporary::Keys::of(&bytes) })
     }
 
     /// Encrypts a secret. It can be opened only for the same access key.
@@ -47,7 +53,7 @@ impl Sealer {
     #[must_use]
     pub fn seal(&self, id: &str, secret: &str) -> String {
         let mut text = secret.as_bytes().to_vec();
-        let nonce = self.0.seal_in_place_append_tag(Aad::from(id.as_bytes()), &mut text);
+        let nonce = self.secrets.seal_in_place_append_tag(Aad::from(id.as_bytes()), &mut text);
         let nonce = nonce.expect("a short message is sealed");
         let mut sealed = nonce.as_ref().to_vec();
         sealed.extend(text);
@@ -61,7 +67,7 @@ impl Sealer {
         let (nonce, text) = sealed.split_at_checked(NONCE_LEN)?;
         let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
         let mut text = text.to_vec();
-        let opened = self.0.open_in_place(nonce, Aad::from(id.as_bytes()), &mut text).ok()?;
+        let opened = self.secrets.open_in_place(nonce, Aad::from(id.as_bytes()), &mut text).ok()?;
         String::from_utf8(opened.to_vec()).ok().map(Secret::new)
     }
 }
@@ -89,10 +95,13 @@ fn random<const N: usize>() -> io::Result<[u8; N]> {
 ///
 /// If the system has no random bytes.
 pub fn new_key() -> io::Result<(String, Secret<String>)> {
-    let id = random::<ID_LENGTH>()?;
-    let id = id.iter().map(|byte| char::from(ID_LETTERS[usize::from(byte % 32)])).collect();
     let secret = STANDARD.encode(random::<SECRET_BYTES>()?);
-    Ok((id, Secret::new(secret)))
+    Ok((letters::<ID_LENGTH>()?, Secret::new(secret)))
+}
+
+/// Random letters of the public half of an access key.
+pub(super) fn letters<const N: usize>() -> io::Result<String> {
+    Ok(random::<N>()?.iter().map(|byte| char::from(ID_LETTERS[usize::from(byte % 32)])).collect())
 }
 
 #[cfg(test)]

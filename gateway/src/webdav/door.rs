@@ -18,7 +18,7 @@ use std::{
 
 use daemon::{
     Shutdown,
-    tls::{self, Clients, HotCredential, Peer, Trust},
+    tls::{self, Clients, HotCredential, Trust},
 };
 use hyper::{
     Method, Request, StatusCode,
@@ -41,7 +41,10 @@ use super::{
     answer::{Answer, Refusal, empty, set},
     location, tape,
 };
-use crate::{identity::Principal, relay::Relay};
+use crate::{
+    identity::{Principal, presented},
+    relay::Relay,
+};
 
 /// How long a handshake or a request's header may take.
 const HEADER_LIMIT: Duration = Duration::from_secs(30);
@@ -145,11 +148,7 @@ impl House {
             Ok(result) => result.map_err(|error| io::Error::other(tls::why(&error)))?,
             Err(_) => return Err(io::Error::new(io::ErrorKind::TimedOut, "no handshake in time")),
         };
-        let caller = Arc::new(match found {
-            Peer::Identified(identity) => Ok(identity.subject.as_str().to_owned()),
-            Peer::Anonymous => Err("no client certificate was shown: send yours, or a proxy of it".to_owned()),
-            Peer::Refused(error) => Err(format!("the client certificate is not trusted: {error}")),
-        });
+        let caller = Arc::new(presented(found).map(|identity| identity.subject.as_str().to_owned()));
         debug!(%peer, ?caller, "WebDAV connection");
         self.serve(stream, caller, shutdown).await
     }

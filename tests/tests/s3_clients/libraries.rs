@@ -9,9 +9,14 @@ use crate::programs::{Programs, installed, run};
 impl Programs {
     /// The standard output of one of this folder's scripts, by a Python that has the libraries.
     async fn script(&self, name: &str) -> Result<String> {
+        self.script_with(name, &[&self.door(), &self.key, &self.secret]).await
+    }
+
+    /// The same, with these arguments.
+    pub(crate) async fn script_with(&self, name: &str, arguments: &[&str]) -> Result<String> {
         let mut command = self.program(&installed("python")?);
         command.arg(format!("{}/tests/s3_clients/{name}", env!("CARGO_MANIFEST_DIR")));
-        command.args([&self.door(), &self.key, &self.secret]).env("PYTHONDONTWRITEBYTECODE", "1");
+        command.args(arguments).env("PYTHONDONTWRITEBYTECODE", "1");
         command.env("AWS_EC2_METADATA_DISABLED", "true");
         run(command).await?.good()
     }

@@ -1,5 +1,5 @@
 //! Clients that nobody here wrote, against the S3 door of a whole site: curl, aws, s3cmd, rclone; boto3 and minio-py;
-//! s3fs, mounted. What is archived, by aws and rclone.
+//! s3fs, mounted. What is archived, by aws and rclone. Temporary keys, by those that ask for them.
 //!
 //! A client that is not installed fails its test: `tests/prepare` installs them.
 
@@ -7,6 +7,7 @@ mod archive;
 mod libraries;
 mod mounted;
 mod programs;
+mod temporary;
 
 use anyhow::{Result, ensure};
 use programs::Programs;

@@ -11,10 +11,10 @@ use tokio::process::Command;
 /// No client here needs longer; one that hangs fails its test.
 const CLIENT_LIMIT: Duration = Duration::from_secs(120);
 
-/// A site with an S3 door in clear, and the programs of its user alice.
+/// A site with an S3 door, and the programs of its user alice, who use it in clear unless they say otherwise.
 pub(crate) struct Programs {
     pub(crate) site: Site,
-    alice: User,
+    pub(crate) alice: User,
     pub(crate) key: String,
     pub(crate) secret: String,
 }
@@ -27,6 +27,11 @@ pub(crate) struct Said {
 }
 
 impl Said {
+    /// Everything it said, whether it succeeded or not.
+    pub(crate) fn text(&self) -> String {
+        format!("{}{}", String::from_utf8_lossy(&self.out), self.err)
+    }
+
     /// The standard output, of a program that succeeded.
     pub(crate) fn good(self) -> Result<String> {
         let text = String::from_utf8_lossy(&self.out).into_owned();
@@ -50,7 +55,8 @@ impl Programs {
     pub(crate) async fn of(builder: SiteBuilder) -> Result<Self> {
         let site = builder
             .gateway(|config| {
-                config.s3.listen_clear = vec!["127.0.0.1:0".parse().expect("an address")];
+                let anywhere: std::net::SocketAddr = "127.0.0.1:0".parse().expect("an address");
+                (config.s3.listen, config.s3.listen_clear) = (vec![anywhere], vec![anywhere]);
             })
             .start()
             .await;
@@ -64,8 +70,6 @@ impl Programs {
             sealed: sealer.seal(&key, secret.expose()),
             disabled: false,
             created: site.gateway.catalog.now(),
-            expires: None,
-            session: None,
         };
         site.gateway.catalog.add_access_key(made).await?;
         // Of its own accord the program signs URLs for us-east-1 by version 2, which the door does not take.
@@ -157,11 +161,21 @@ impl Programs {
     }
 
     pub(crate) async fn aws(&self, arguments: &[&str]) -> Result<Said> {
+        self.aws_as((&self.key, &self.secret, None), arguments).await
+    }
+
+    /// aws with a key, its secret, and a session token if the key is temporary.
+    pub(crate) async fn aws_as(
+        &self,
+        (key, secret, token): (&str, &str, Option<&str>),
+        arguments: &[&str],
+    ) -> Result<Said> {
         let mut command = self.program("aws");
         command.args(["--endpoint-url", &format!("http://{}", self.door())]).args(arguments);
         command
-            .env("AWS_ACCESS_KEY_ID", &self.key)
-            .env("AWS_SECRET_ACCESS_KEY", &self.secret)
+            .env("AWS_ACCESS_KEY_ID", key)
+            .env("AWS_SECRET_ACCESS_KEY", secret)
+            .envs(token.map(|token| ("AWS_SESSION_TOKEN", token)))
             .env("AWS_DEFAULT_REGION", "us-east-1")
             .env("AWS_CONFIG_FILE", self.path("aws-config"))
             .env("AWS_EC2_METADATA_DISABLED", "true");
