@@ -83,13 +83,20 @@ impl Relay {
         Self { transfers: transfers.clone(), door, stall_limit, shutdown: shutdown.clone() }
     }
 
-    /// Where a client is sent that reads a file; `secure` if it came over TLS.
+    /// Where a client is sent that reads a file; `key` is what was said of the key that it signs with, `secure` if it
+    /// came over TLS.
     ///
     /// # Errors
     ///
     /// Why it is served here.
-    pub(crate) async fn route(&self, headers: &HeaderMap, bitfile: BitfileId, secure: bool) -> Result<Route, Reason> {
-        redirect::wish(headers)?;
+    pub(crate) async fn route(
+        &self,
+        headers: &HeaderMap,
+        key: Option<bool>,
+        bitfile: BitfileId,
+        secure: bool,
+    ) -> Result<Route, Reason> {
+        redirect::wish(headers, key)?;
         self.transfers.route(bitfile, secure).await
     }
 

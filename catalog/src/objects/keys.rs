@@ -9,15 +9,15 @@ use crate::sql::{Row, args, statements};
 
 macro_rules! key_columns {
     () => {
-        "SELECT id, account, sealed, disabled, created_us FROM access_key "
+        "SELECT id, account, sealed, disabled, created_us, direct FROM access_key "
     };
 }
 
 statements! {
     /// Only for an account that is there.
     INSERT_KEY =
-        "INSERT INTO access_key (id, account, sealed, disabled, created_us)
-        SELECT CAST($1 AS TEXT), a.name, CAST($3 AS TEXT), 0, CAST($4 AS BIGINT)
+        "INSERT INTO access_key (id, account, sealed, disabled, created_us, direct)
+        SELECT CAST($1 AS TEXT), a.name, CAST($3 AS TEXT), 0, CAST($4 AS BIGINT), CAST($5 AS BIGINT)
         FROM account a WHERE a.name = $2 ON CONFLICT (id) DO NOTHING";
 
     ONE_KEY = concat!(key_columns!(), "WHERE id = $1");
@@ -25,6 +25,8 @@ statements! {
     ALL_KEYS = concat!(key_columns!(), "WHERE (CAST($1 AS TEXT) IS NULL OR account = $1) ORDER BY account, id");
 
     DISABLE_KEY = "UPDATE access_key SET disabled = $2 WHERE id = $1";
+
+    DIRECT_KEY = "UPDATE access_key SET direct = $2 WHERE id = $1";
 
     DELETE_KEY = "DELETE FROM access_key WHERE id = $1";
 }
@@ -41,7 +43,7 @@ impl Catalog {
                 if tx.row(&ONE_KEY, args![&key.id]).await?.is_some() {
                     return Err(CatalogError::Exists { name: key.id.clone() });
                 }
-                let row = args![&key.id, &key.account, &key.sealed, key.created];
+                let row = args![&key.id, &key.account, &key.sealed, key.created, key.direct.map(i64::from)];
                 match tx.execute(&INSERT_KEY, row).await? {
                     0 => Err(CatalogError::not_found("account", &key.account)),
                     _ => Ok(()),
@@ -87,6 +89,23 @@ impl Catalog {
         .await
     }
 
+    /// Says whether who signs with an access key is sent to movers for bytes.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`.
+    pub async fn direct_access_key(&self, id: &str, direct: Option<bool>) -> Result<()> {
+        self.write((id.to_owned(), direct.map(i64::from)), |(id, direct), tx| {
+            Box::pin(async move {
+                match tx.execute(&DIRECT_KEY, args![id, *direct]).await? {
+                    0 => Err(CatalogError::not_found("access key", id)),
+                    _ => Ok(()),
+                }
+            })
+        })
+        .await
+    }
+
     /// Removes an access key.
     ///
     /// # Errors
@@ -113,5 +132,6 @@ fn read_key(row: &Row) -> Result<AccessKey> {
         sealed: row.text()?,
         disabled: row.flag()?,
         created: row.time()?,
+        direct: row.maybe_int()?.map(|direct| direct != 0),
     })
 }

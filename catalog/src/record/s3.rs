@@ -26,16 +26,19 @@ pub struct AccessKey {
     pub disabled: bool,
     /// When it was made.
     pub created: Timestamp,
+    /// Whether who signs with it is sent to movers for bytes; `None` if that depends on the client.
+    pub direct: Option<bool>,
 }
 
 impl fmt::Debug for AccessKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { id, account, disabled, created, .. } = self;
+        let Self { id, account, disabled, created, direct, .. } = self;
         f.debug_struct("AccessKey")
             .field("id", id)
             .field("account", account)
             .field("disabled", disabled)
             .field("created", created)
+            .field("direct", direct)
             .finish_non_exhaustive()
     }
 }

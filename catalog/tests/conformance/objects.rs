@@ -499,6 +499,7 @@ async fn access_keys_are_of_accounts_and_can_be_disabled(site: Site) {
         sealed: "sealed".to_owned(),
         disabled: false,
         created: site.catalog.now(),
+        direct: None,
     };
     assert!(matches!(site.catalog.add_access_key(key("A", "alice")).await, Err(CatalogError::NotFound { .. })));
     let new = NewAccount {
@@ -516,7 +517,13 @@ async fn access_keys_are_of_accounts_and_can_be_disabled(site: Site) {
     assert!(site.catalog.access_keys(Some(&account("bob"))).await.expect("keys").is_empty());
     site.catalog.disable_access_key("A", true).await.expect("disabled");
     assert!(site.catalog.access_key("A").await.expect("an answer").expect("there").disabled);
-    site.catalog.add_access_key(key("B", "alice")).await.expect("a key");
+    site.catalog.add_access_key(AccessKey { direct: Some(true), ..key("B", "alice") }).await.expect("a key");
+    assert_eq!(site.catalog.access_key("B").await.expect("an answer").expect("there").direct, Some(true));
+    for direct in [Some(false), None, Some(true)] {
+        site.catalog.direct_access_key("B", direct).await.expect("set");
+        assert_eq!(site.catalog.access_key("B").await.expect("an answer").expect("there").direct, direct);
+    }
+    assert!(matches!(site.catalog.direct_access_key("C", None).await, Err(CatalogError::NotFound { .. })));
     site.catalog.remove_access_key("A").await.expect("removed");
     assert!(matches!(site.catalog.remove_access_key("A").await, Err(CatalogError::NotFound { .. })));
 }

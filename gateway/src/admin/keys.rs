@@ -7,7 +7,7 @@ use tracing::info;
 use wire::{
     admin::{
         Code, Done,
-        people::{Key, NewKey, SecretKey},
+        people::{Direct, Key, NewKey, SecretKey, SetKey},
     },
     id::AccountName,
 };
@@ -28,8 +28,13 @@ pub(super) struct Of {
 
 pub(super) async fn list(Axum(state): Axum<State>, Query(of): Query<Of>) -> Answer<Vec<Key>> {
     let keys = state.catalog.access_keys(of.account.as_ref()).await?;
-    let shown =
-        |key: AccessKey| Key { key: key.id, account: key.account, enabled: !key.disabled, created_us: key.created.0 };
+    let shown = |key: AccessKey| Key {
+        key: key.id,
+        account: key.account,
+        enabled: !key.disabled,
+        created_us: key.created.0,
+        direct: direct(key.direct),
+    };
     Ok(Json(keys.into_iter().map(shown).collect()))
 }
 
@@ -38,12 +43,30 @@ pub(super) async fn create(
     Extension(caller): Extension<Caller>,
     Json(new): Json<NewKey>,
 ) -> Answer<SecretKey> {
-    let made = make(&state, &new.account).await?;
+    let made = make(&state, &new.account, kept(new.direct)).await?;
     info!(principal = caller.name, account = %new.account, key = made.key, "access key made");
     Ok(Json(made))
 }
 
-async fn make(state: &State, account: &AccountName) -> Result<SecretKey, Refusal> {
+/// The word for what the catalogue keeps of a key.
+const fn direct(kept: Option<bool>) -> Direct {
+    match kept {
+        None => Direct::Auto,
+        Some(true) => Direct::On,
+        Some(false) => Direct::Off,
+    }
+}
+
+/// What the catalogue keeps for a word.
+const fn kept(direct: Direct) -> Option<bool> {
+    match direct {
+        Direct::Auto => None,
+        Direct::On => Some(true),
+        Direct::Off => Some(false),
+    }
+}
+
+async fn make(state: &State, account: &AccountName, direct: Option<bool>) -> Result<SecretKey, Refusal> {
     let Some(sealer) = &state.sealer else {
         let step = "set [s3] listen in the gateway's configuration, and start it again";
         return Err(Refusal::new(Code::Unsupported, "this gateway has no S3 door", step));
@@ -57,6 +80,7 @@ async fn make(state: &State, account: &AccountName) -> Result<SecretKey, Refusal
         sealed: sealer.seal(&key, secret.expose()),
         disabled: false,
         created: state.catalog.now(),
+        direct,
     };
     state.catalog.add_access_key(new).await?;
     Ok(SecretKey { key, account: account.clone(), secret: secret.expose().clone() })
@@ -82,12 +106,31 @@ pub(super) async fn change(
             shown(serde_json::to_value(Done::new(format!("access key {key} is {what}d"))))
         }
         // The old one works until it is disabled, so that clients can be changed one after the other.
-        "rotate" => shown(serde_json::to_value(make(&state, &known.account).await?)),
+        "rotate" => shown(serde_json::to_value(make(&state, &known.account, known.direct).await?)),
         other => {
             let text = format!("an access key cannot be told to {other}");
             Err(Refusal::new(Code::NotFound, text, "say disable, enable or rotate"))
         }
     }
+}
+
+pub(super) async fn set(
+    Axum(state): Axum<State>,
+    Extension(caller): Extension<Caller>,
+    Path(key): Path<String>,
+    Json(set): Json<SetKey>,
+) -> Answer<Done> {
+    let Some(direct) = set.direct else {
+        return Err(Refusal::new(Code::BadRequest, "nothing of the key is to change", "say what: direct"));
+    };
+    state.catalog.direct_access_key(&key, kept(direct)).await?;
+    info!(principal = caller.name, key, direct = direct.as_str(), "access key changed");
+    let done = match direct {
+        Direct::Auto => "clients that are known to follow are sent to movers",
+        Direct::On => "every client is sent to movers for bytes",
+        Direct::Off => "no client is sent to movers",
+    };
+    Ok(Json(Done::new(format!("access key {key}: {done}"))))
 }
 
 pub(super) async fn remove(

@@ -3,7 +3,7 @@
 //!
 //! - `door`: listeners, TLS, who is let in.
 //! - `extract`, `refusal`: what a request brings, and every refusal as JSON.
-//! - `site`, `queue`, `people`, `files`: the handlers, by what they are about.
+//! - `site`, `queue`, `people`, `keys`, `files`: the handlers, by what they are about.
 //! - `events`: the live stream.
 //! - `health`: metrics and health, for machines.
 //!
@@ -116,7 +116,7 @@ fn router(services: Services) -> Router {
         .route("/v1/quotas", get(people::quotas))
         .route("/v1/quotas/{account}", put(people::set_quota).delete(people::remove_quota))
         .route("/v1/keys", get(keys::list).post(keys::create))
-        .route("/v1/keys/{key}", axum::routing::delete(keys::remove))
+        .route("/v1/keys/{key}", put(keys::set).delete(keys::remove))
         .route("/v1/keys/{key}/{what}", post(keys::change))
         .route("/v1/maps", get(people::maps).post(people::map).delete(people::unmap))
         .route("/v1/files", get(files::info))

@@ -1,6 +1,6 @@
 //! The door over real sockets and TLS, with the certificates people have.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, sync::Arc};
 
 use catalog::NewAccount;
 use daemon::{
@@ -24,6 +24,7 @@ use crate::{
         site::{Site, account},
     },
     identity::Identities,
+    s3::secrets::Sealer,
 };
 
 struct Door {
@@ -32,6 +33,7 @@ struct Door {
     users: SiteCa,
     doors: Doors,
     shutdown: Shutdown,
+    _folder: tempfile::TempDir,
 }
 
 fn trust(ca: &SiteCa) -> Trust {
@@ -49,8 +51,10 @@ impl Door {
         let holder = Holder::Part { role: Role::Gateway, name: "gw1", hosts: &hosts };
         let credential = ca.issue(&holder, &clock).expect("issued").credential().expect("loads");
         let keys = Keys { credential: HotCredential::fixed(credential), site: trust(&ca), users: trust(&users) };
+        let folder = tempfile::tempdir().expect("a folder");
+        let sealer = Sealer::open(&folder.path().join("key")).expect("a new key");
         let services = Services {
-            sealer: None,
+            sealer: Some(Arc::new(sealer)),
             homes: Some("/home".to_owned()),
             gateway: "gw1".parse().expect("a name"),
             catalog: site.catalog.clone(),
@@ -64,7 +68,7 @@ impl Door {
         let config = AdminConfig { listen: anywhere.clone(), metrics: anywhere, ..AdminConfig::default() };
         let shutdown = Shutdown::new(std::time::Duration::from_secs(2));
         let doors = open(&config, keys, services, &shutdown).await.expect("open");
-        Self { site, ca, users, doors, shutdown }
+        Self { site, ca, users, doors, shutdown, _folder: folder }
     }
 
     fn admin(&self) -> Option<HotCredential> {
@@ -168,6 +172,36 @@ async fn people_are_made_mapped_limited_and_removed() {
     assert_eq!(door.ask(admin, "DELETE", "/v1/maps", Some(gone)).await.0, 200);
     assert_eq!(door.ask(admin, "DELETE", "/v1/users/bob", None).await.0, 200);
     assert_eq!(door.ask(admin, "DELETE", "/v1/users/bob", None).await.0, 404);
+    door.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_are_made_changed_rotated_and_removed() {
+    let door = Door::open().await;
+    let admin = door.admin();
+    let ask = async |method: &str, path: &str, body: Value| door.ask(admin.as_ref(), method, path, Some(body)).await;
+    assert_eq!(ask("PUT", "/v1/users/bob", serde_json::json!({})).await.0, 200);
+    let (status, made) = ask("POST", "/v1/keys", serde_json::json!({"account": "bob", "direct": "on"})).await;
+    assert_eq!((status, made["secret"].as_str().map(str::len)), (200, Some(40)), "{made}");
+    let path = format!("/v1/keys/{}", made["key"].as_str().expect("a key"));
+    let direct = async || {
+        let (_, keys) = door.ask(admin.as_ref(), "GET", "/v1/keys?account=bob", None).await;
+        let of = keys.as_array().expect("a list").iter().find(|key| key["key"] == made["key"]).cloned();
+        of.and_then(|key| key["direct"].as_str().map(str::to_owned))
+    };
+    assert_eq!(direct().await.as_deref(), Some("on"));
+    for word in ["off", "auto", "on"] {
+        let (status, done) = ask("PUT", &path, serde_json::json!({"direct": word})).await;
+        assert_eq!((status, direct().await.as_deref()), (200, Some(word)), "{done}");
+    }
+    assert_eq!(ask("PUT", &path, serde_json::json!({"direct": "perhaps"})).await.0, 400);
+    assert_eq!(ask("PUT", &path, serde_json::json!({})).await.0, 400);
+    assert_eq!(ask("PUT", "/v1/keys/NONE", serde_json::json!({"direct": "on"})).await.0, 404);
+    let (status, another) = ask("POST", &format!("{path}/rotate"), Value::Null).await;
+    assert!(status == 200 && another["key"] != made["key"], "{another}");
+    assert_eq!(door.ask(admin.as_ref(), "DELETE", &path, None).await.0, 200);
+    let (_, keys) = door.ask(admin.as_ref(), "GET", "/v1/keys", None).await;
+    assert_eq!((keys[0]["key"].clone(), keys[0]["direct"].as_str()), (another["key"].clone(), Some("on")), "{keys}");
     door.end().await;
 }
 

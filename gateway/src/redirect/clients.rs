@@ -9,7 +9,7 @@ use hyper::{HeaderMap, header::USER_AGENT};
 
 use super::Reason;
 
-/// A client's own word, which goes before the table: `on` or `off`.
+/// A client's own word, which goes before its key's and before the table: `on` or `off`.
 const WISH: &str = "x-penstock-direct";
 
 /// What the names of clients begin with, or have behind a space, that follow on GET.
@@ -32,21 +32,29 @@ const FOLLOW: &[&str] = &[
     "opendal/",
 ];
 
-/// Whether a client that reads may be sent away.
+/// Whether a client that reads may be sent away: by its own word, else by what was said of the key that it signs with
+/// (`key`; `None` if nothing was), else by the table.
 ///
 /// # Errors
 ///
 /// Why it is served here.
-pub(crate) fn wish(headers: &HeaderMap) -> Result<(), Reason> {
+pub(crate) fn wish(headers: &HeaderMap, key: Option<bool>) -> Result<(), Reason> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     match text(WISH).map(str::trim) {
         Some(word) if word.eq_ignore_ascii_case("on") => return Ok(()),
         Some(word) if word.eq_ignore_ascii_case("off") => return Err(Reason::Asked),
         _ => {}
     }
-    // A browser's script would have to be let in by the mover too, and its origin is lost on the way.
+    if key == Some(false) {
+        return Err(Reason::Key);
+    }
+    // A browser's script would have to be let in by the mover too, and its origin is lost on the way: whatever was said
+    // of the key, which a page's URL may have been signed with.
     if headers.contains_key(hyper::header::ORIGIN) {
         return Err(Reason::Client);
+    }
+    if key == Some(true) {
+        return Ok(());
     }
     let name = text(USER_AGENT.as_str()).unwrap_or_default();
     let follows = name.split([' ', '(', ')', ';']).any(|word| FOLLOW.iter().any(|known| word.starts_with(known)));

@@ -43,6 +43,8 @@ pub(crate) enum Reason {
     Client,
     /// It asked to be served here.
     Asked,
+    /// It signs with a key whose clients are served here.
+    Key,
     /// Its mover serves no HTTP, or not with the security that the client has here.
     NoDoor,
     /// Several movers have parts of it.
@@ -63,6 +65,7 @@ impl Reason {
         match self {
             Self::Client => "client",
             Self::Asked => "asked",
+            Self::Key => "key",
             Self::NoDoor => "no_door",
             Self::Striped => "striped",
             Self::Tape => "tape",

@@ -37,7 +37,7 @@ fn place(movers: &[&str], door: Option<HttpDoor>) -> Place {
 
 #[test]
 fn clients_are_sent_away_by_their_name_unless_they_say_otherwise() {
-    let of = |name: &str| wish(&headers(&[("user-agent", name)]));
+    let of = |name: &str| wish(&headers(&[("user-agent", name)]), None);
     for follows in [
         "libdavix/0.8.4 libcurl/7.88",
         "gfal2-util/1.8 gfal2/2.21 neon/0.0.29",
@@ -59,9 +59,29 @@ fn clients_are_sent_away_by_their_name_unless_they_say_otherwise() {
     ] {
         assert_eq!(of(stays), Err(Reason::Client), "{stays}");
     }
-    assert_eq!(wish(&headers(&[("user-agent", "curl/8"), ("x-penstock-direct", "ON")])), Ok(()));
-    assert_eq!(wish(&headers(&[("user-agent", "rclone/v1"), ("x-penstock-direct", "off")])), Err(Reason::Asked));
-    assert_eq!(wish(&headers(&[("user-agent", "rclone/v1"), ("origin", "https://x")])), Err(Reason::Client));
+    let said = |of: &[(&'static str, &str)]| wish(&headers(of), None);
+    assert_eq!(said(&[("user-agent", "curl/8"), ("x-penstock-direct", "ON")]), Ok(()));
+    assert_eq!(said(&[("user-agent", "rclone/v1"), ("x-penstock-direct", "off")]), Err(Reason::Asked));
+    assert_eq!(said(&[("user-agent", "rclone/v1"), ("origin", "https://x")]), Err(Reason::Client));
+}
+
+#[test]
+fn what_was_said_of_a_key_goes_behind_a_clients_own_word_and_before_its_name() {
+    let (curl, rclone) = (("user-agent", "curl/8"), ("user-agent", "rclone/v1"));
+    let (on, off) = (("x-penstock-direct", "on"), ("x-penstock-direct", "off"));
+    for (of, key, expected) in [
+        (vec![curl], Some(true), Ok(())),
+        (vec![curl], None, Err(Reason::Client)),
+        (vec![rclone], Some(false), Err(Reason::Key)),
+        (vec![rclone], None, Ok(())),
+        (vec![curl, on], Some(false), Ok(())),
+        (vec![rclone, off], Some(true), Err(Reason::Asked)),
+        (vec![curl, ("x-penstock-direct", "perhaps")], Some(true), Ok(())),
+        // No mover answers a browser's script.
+        (vec![curl, ("origin", "https://x")], Some(true), Err(Reason::Client)),
+    ] {
+        assert_eq!(wish(&headers(&of), key), expected, "{of:?} {key:?}");
+    }
 }
 
 #[test]

@@ -39,6 +39,8 @@ pub(super) struct Connection {
 pub(super) struct Caller {
     /// `None` for a request without a signature.
     pub(super) principal: Option<Principal>,
+    /// What was said of its key: whether it is sent to movers for bytes.
+    pub(super) direct: Option<bool>,
     connection: Option<Connection>,
 }
 
@@ -340,12 +342,13 @@ impl S3Access for Access {
         let door = &self.0;
         let vouched = context.extensions_mut().get::<Vouched>().map(|vouched| vouched.key.clone());
         let id = context.credentials().map(|credentials| credentials.access_key.clone()).or(vouched);
-        let principal = match id {
+        let signer = match id {
             None => None,
             Some(id) => Some(door.signer(&id, context.headers(), context.uri()).await?),
         };
+        let (principal, direct) = signer.map(|signer| (signer.principal, signer.direct)).unzip();
         let connection = context.extensions_mut().get::<Connection>().copied();
-        context.extensions_mut().insert(Arc::new(Caller { principal, connection }));
+        context.extensions_mut().insert(Arc::new(Caller { principal, direct: direct.flatten(), connection }));
         Ok(())
     }
 

@@ -227,7 +227,8 @@ impl Door {
         if bytes.is_empty() || !found.attributes.fit_url(MAX_SAID_BYTES) {
             return Err(Reason::Long);
         }
-        self.relay.route(headers, found.data.file.bitfile, call.caller.is_secure()).await
+        let caller = &call.caller;
+        self.relay.route(headers, caller.direct, found.data.file.bitfile, caller.is_secure()).await
     }
 
     async fn passed_on(&self, call: &Call, found: &Found, bytes: ByteRange, reason: Reason) -> S3Result<StreamingBlob> {

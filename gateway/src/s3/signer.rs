@@ -24,6 +24,13 @@ use super::{
 };
 use crate::identity::Principal;
 
+/// Who signed a request.
+pub(super) struct Signer {
+    pub(super) principal: Principal,
+    /// Whether it is sent to movers for bytes, if anything was said of that.
+    pub(super) direct: Option<bool>,
+}
+
 const TOKEN: HeaderName = HeaderName::from_static("x-amz-security-token");
 
 /// Opens secrets for `s3s`, which checks the signatures.
@@ -56,17 +63,19 @@ impl Door {
     }
 
     /// Who signed with this key a request that has these headers and this URI; its signature is right.
-    pub(super) async fn signer(&self, id: &str, headers: &HeaderMap, uri: &Uri) -> S3Result<Principal> {
+    pub(super) async fn signer(&self, id: &str, headers: &HeaderMap, uri: &Uri) -> S3Result<Signer> {
         let token = token(headers, uri)?;
         if is_temporary(id) {
-            return self.temporary_signer(id, token).await;
+            let principal = self.temporary_signer(id, token).await?;
+            return Ok(Signer { principal, direct: None });
         }
         if token.is_some() {
             return Err(s3_error!(InvalidToken, "access key {} is not temporary: send no session token with it", id));
         }
         let key = self.catalog.access_key(id).await.map_err(|error| of_catalog(error, Asked::Object))?;
         let key = key.ok_or_else(|| s3_error!(InvalidAccessKeyId, "there is no access key {:?}", id))?;
-        self.identities.account(&key.account).await.map_err(of_failure)
+        let principal = self.identities.account(&key.account).await.map_err(of_failure)?;
+        Ok(Signer { principal, direct: key.direct })
     }
 
     async fn temporary_signer(&self, id: &str, token: Option<Secret<String>>) -> S3Result<Principal> {

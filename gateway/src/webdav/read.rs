@@ -84,7 +84,7 @@ impl Door {
             Some(range) => range,
             None => ByteRange::new(0, file.size_bytes).map_err(|bad| Failure::new(FailureKind::Internal, bad))?,
         };
-        let reason = match self.relay.route(headers, file.bitfile, true).await {
+        let reason = match self.relay.route(headers, None, file.bitfile, true).await {
             Ok(route) => match route.location(request.uri().path(), answer.headers()) {
                 Some(location) => {
                     self.relay.sent_away();

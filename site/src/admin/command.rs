@@ -3,7 +3,7 @@
 use clap::Subcommand;
 use daemon::config::TimeSpan;
 use wire::{
-    admin::queue::Kind,
+    admin::{people::Direct, queue::Kind},
     id::{AccountName, BitfileId, CosName, DriveId, GroupName, MoverId, RequestId, VolumeLabel, WorkId},
 };
 
@@ -304,6 +304,17 @@ pub enum KeyCommand {
     Create {
         /// Whose it will be.
         account: AccountName,
+        /// Whether clients that sign with it are sent to movers for bytes: auto (those known to follow), on, off.
+        #[arg(long, value_name = "WHEN", default_value = "auto")]
+        direct: Direct,
+    },
+    /// Change one.
+    Set {
+        /// The key.
+        key: String,
+        /// Whether clients that sign with it are sent to movers for bytes: auto (those known to follow), on, off.
+        #[arg(long, value_name = "WHEN")]
+        direct: Direct,
     },
     /// Let one be used no more.
     Disable {

@@ -3,7 +3,7 @@
 use hyper::Method;
 use wire::admin::{
     Done,
-    people::{Group, Key, Limits, Map, NewGroup, NewKey, NewUser, Quota, SecretKey, Subject, User},
+    people::{Group, Key, Limits, Map, NewGroup, NewKey, NewUser, Quota, SecretKey, SetKey, Subject, User},
 };
 
 use super::{
@@ -56,13 +56,17 @@ async fn keys(command: KeyCommand, connection: &mut Connection, output: Output) 
             let keys: Vec<Key> = connection.get(&format!("/v1/keys{of}")).await?;
             output.print(&keys, show_keys)
         }
-        KeyCommand::Create { account } => {
-            let made = connection.send(Method::POST, "/v1/keys", &NewKey { account }).await?;
+        KeyCommand::Create { account, direct } => {
+            let made = connection.send(Method::POST, "/v1/keys", &NewKey { account, direct }).await?;
             output.print(&made, secret)
         }
         KeyCommand::Rotate { key } => {
             let made = connection.send(Method::POST, &format!("/v1/keys/{key}/rotate"), &()).await?;
             output.print(&made, secret)
+        }
+        KeyCommand::Set { key, direct } => {
+            let set = SetKey { direct: Some(direct) };
+            change(connection, output, Method::PUT, &format!("/v1/keys/{key}"), &set).await
         }
         KeyCommand::Disable { key } => {
             change(connection, output, Method::POST, &format!("/v1/keys/{key}/disable"), &()).await
@@ -78,8 +82,8 @@ async fn keys(command: KeyCommand, connection: &mut Connection, output: Output) 
 fn show_keys(keys: &Vec<Key>) -> String {
     let state = |key: &Key| if key.enabled { "enabled" } else { "disabled" }.to_owned();
     table(
-        ["account", "access key", "state"],
-        keys.iter().map(|key| [key.account.to_string(), key.key.clone(), state(key)]),
+        ["account", "access key", "state", "direct"],
+        keys.iter().map(|key| [key.account.to_string(), key.key.clone(), state(key), key.direct.as_str().to_owned()]),
     )
 }
 

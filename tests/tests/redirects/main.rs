@@ -151,6 +151,30 @@ async fn clients_that_do_not_follow_are_served_by_the_door_and_counted() -> Resu
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_is_set_for_a_key_says_whether_its_clients_are_sent_away() -> Result<()> {
+    let (_turn, builder) = turn().await;
+    let programs = s3::Programs::of(builder).await?;
+    let data = programs.write("in/a", LENGTH, 26)?;
+    programs.rclone(&["mkdir", "site:data"]).await?.good()?;
+    programs.rclone(&["copy", &programs.text_of("in"), "site:data"]).await?.good()?;
+    let catalog = &programs.site.gateway.catalog;
+    let curl = async || programs.curl(&["-L"], "data/a").await;
+    // Something is counted, so that nothing is not for want of a counter.
+    ensure!(curl().await?.out == data, "the object came back changed");
+
+    catalog.direct_access_key(&programs.key, Some(true)).await?;
+    let before = relayed(&programs.site).await?;
+    ensure!(curl().await?.out == data, "the object came back changed");
+    ensure!(relayed(&programs.site).await? == before, "no byte passes through the gateway");
+
+    catalog.direct_access_key(&programs.key, Some(false)).await?;
+    programs.rclone(&["copy", "site:data", &programs.text_of("out")]).await?.good()?;
+    ensure!(programs.read("out/a")? == data, "rclone brought something else");
+    ensure!(relayed(&programs.site).await? - before == LENGTH as u64, "rclone would follow, and is not sent away");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn rclone_and_wget_follow_of_their_own_accord() -> Result<()> {
     let (_turn, builder) = turn().await;
     let programs = s3::Programs::of(builder).await?;

@@ -70,6 +70,7 @@ impl Programs {
             sealed: sealer.seal(&key, secret.expose()),
             disabled: false,
             created: site.gateway.catalog.now(),
+            direct: None,
         };
         site.gateway.catalog.add_access_key(made).await?;
         // Of its own accord the program signs URLs for us-east-1 by version 2, which the door does not take.

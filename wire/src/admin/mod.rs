@@ -40,6 +40,7 @@
 //! | `GET /v1/maps`; `POST /v1/maps`; `DELETE /v1/maps` | [`people::Map`]; [`people::Subject`] | [`people::Map`] list; [`Done`] |
 //! | `GET /v1/keys?account=`; `POST /v1/keys` | [`people::NewKey`] | [`people::Key`] list; [`people::SecretKey`] |
 //! | `POST /v1/keys/{key}/disable`, `/enable`; `/rotate`; `DELETE /v1/keys/{key}` | – | [`Done`]; [`people::SecretKey`] |
+//! | `PUT /v1/keys/{key}` | [`people::SetKey`] | [`Done`] |
 //! | `GET /v1/files?path=` | – | [`files::Info`] |
 //! | `GET /v1/deleted?path=&after=&limit=` | – | [`files::Deleted`] list |
 //! | `POST /v1/deleted/{bitfile}/restore` | [`files::Restore`] | [`files::Restored`] |

@@ -99,6 +99,43 @@ pub struct Map {
     pub account: AccountName,
 }
 
+/// Whether clients that read by HTTP are sent to the mover that has the bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Direct {
+    /// Those that are known to follow.
+    #[default]
+    Auto,
+    /// All of them, known or not.
+    On,
+    /// None.
+    Off,
+}
+
+impl Direct {
+    /// The word for it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::On => "on",
+            Self::Off => "off",
+        }
+    }
+}
+
+impl std::str::FromStr for Direct {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let words = [Self::Auto, Self::On, Self::Off].into_iter();
+        words.clone().find(|word| word.as_str() == text).ok_or_else(|| {
+            let words: Vec<_> = words.map(Self::as_str).collect();
+            format!("it is none of {}", words.join(", "))
+        })
+    }
+}
+
 /// An access key of an account, without its secret.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Key {
@@ -110,6 +147,9 @@ pub struct Key {
     pub enabled: bool,
     /// When it was made.
     pub created_us: i64,
+    /// Whether who signs with it is sent to movers.
+    #[serde(default)]
+    pub direct: Direct,
 }
 
 /// An access key to be made.
@@ -117,6 +157,17 @@ pub struct Key {
 pub struct NewKey {
     /// Whose it will be.
     pub account: AccountName,
+    /// Whether who signs with it is sent to movers.
+    #[serde(default)]
+    pub direct: Direct,
+}
+
+/// What is to change of an access key; what is absent stays as it is.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct SetKey {
+    /// Whether who signs with it is sent to movers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub direct: Option<Direct>,
 }
 
 /// An access key that was made: the only time its secret is shown.
