@@ -50,7 +50,7 @@ pub mod testing;
 
 pub use catalog::{Catalog, Options};
 pub use error::{CatalogError, Result};
-pub use objects::{ObjectListing, ObjectPage, VersionListing};
+pub use objects::{Counted, ObjectListing, ObjectPage, UsageCount, VersionListing};
 pub use path::TreePath;
 pub use record::*;
 pub use time::{Clock, Timestamp};

@@ -37,6 +37,8 @@ statements! {
     /// The row of a bucket whose directory is gone.
     FORGET_BUCKET = "DELETE FROM bucket WHERE name = $1";
 
+    FORGET_USAGE = "DELETE FROM bucket_usage WHERE bucket IN (SELECT k.entry FROM bucket k WHERE k.name = $1)";
+
     LOCK_BUCKET = "SELECT k.entry FROM bucket k WHERE k.entry = $1",
         "SELECT k.entry FROM bucket k WHERE k.entry = $1 FOR UPDATE";
 
@@ -146,6 +148,7 @@ async fn create_bucket(id: EntryId, new: &NewBucket, tx: &mut Tx) -> Result<Buck
     if tx.row(&ONE_BUCKET, args![&new.name]).await?.is_some() {
         return Err(exists());
     }
+    tx.execute(&FORGET_USAGE, args![&new.name]).await?;
     tx.execute(&FORGET_BUCKET, args![&new.name]).await?;
     let place = place(tx, new.parent, &new.name).await?;
     let entry = match place.directory {
@@ -186,6 +189,7 @@ async fn delete_bucket(bucket: EntryId, tx: &mut Tx) -> Result<()> {
         }
     }
     multipart::drop_uploads_of(bucket, tx).await?;
+    tx.execute(&FORGET_USAGE, args![&found.name]).await?;
     tx.execute(&DELETE_BUCKET, args![bucket]).await?;
     tx.execute(&DELETE_DIRECTORY, args![bucket]).await?;
     Ok(())

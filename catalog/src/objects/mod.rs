@@ -6,6 +6,7 @@
 //! - `locks`: what every door must respect of versions and locks.
 //! - `reclass`: another class of service for one.
 //! - `multipart`: uploads in parts, which become an object in one transaction.
+//! - `usage`: what lies in a bucket, counted in pages.
 //!
 //! A key's current version is a file of the tree: the components of the key are directories, its last is the file. A
 //! key that ends in `/` is a file without a name in its directory, which only S3 sees. Versions that are not current,
@@ -21,14 +22,16 @@ mod multipart;
 mod place;
 mod put;
 mod reclass;
+mod usage;
 mod versions;
 
 pub use list::{ObjectListing, ObjectPage, VersionListing};
 pub(crate) use locks::{hide, is_locked, locked, need_movable, need_unlocked};
 pub(crate) use multipart::drop_expired_uploads;
+pub use usage::{Counted, UsageCount};
 
 #[cfg(test)]
-pub(crate) const ALL: [&[crate::sql::Statement]; 11] = [
+pub(crate) const ALL: [&[crate::sql::Statement]; 12] = [
     buckets::ALL,
     delete::ALL,
     keys::ALL,
@@ -39,5 +42,6 @@ pub(crate) const ALL: [&[crate::sql::Statement]; 11] = [
     place::ALL,
     put::ALL,
     reclass::ALL,
+    usage::ALL,
     versions::ALL,
 ];

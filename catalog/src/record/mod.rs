@@ -25,8 +25,9 @@ pub use name::{
 };
 pub use policy::{ClassOfService, Hierarchy, MediumKind, Policies, StorageClass, TapeRead};
 pub use s3::{
-    AccessKey, Bucket, CompleteUpload, DeleteObject, Deleted, NewBucket, NewObject, NewPart, NewUpload, Object,
-    ObjectData, Precondition, Reclass, Retention, Tags, Upload, UploadPart, Version, VersionRef, Versioning,
+    AccessKey, Amount, Bucket, BucketUsage, CompleteUpload, DeleteObject, Deleted, NewBucket, NewObject, NewPart,
+    NewUpload, Object, ObjectData, Precondition, Reclass, Retention, Tags, Upload, UploadPart, Version, VersionRef,
+    Versioning,
 };
 pub use scrub::{
     AfterVerify, KEPT_SCRUBS, NewScrub, Scrub, ScrubFound, ScrubItem, ScrubListed, ScrubTarget, Verified,

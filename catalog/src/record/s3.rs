@@ -110,6 +110,40 @@ pub struct NewBucket {
     pub settings: String,
 }
 
+/// How many, and how many bytes they have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Amount {
+    /// How many.
+    pub count: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+impl Amount {
+    /// Adds so many with so many bytes.
+    pub const fn add(&mut self, count: u64, bytes: u64) {
+        self.count = self.count.saturating_add(count);
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+}
+
+/// What lay in a bucket while it was counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct BucketUsage {
+    /// Current versions: files in the tree below it, whatever door wrote them.
+    pub current: Amount,
+    /// Versions that are not current.
+    pub noncurrent: Amount,
+    /// Delete markers.
+    pub markers: u64,
+    /// Uploads in parts under way.
+    pub uploads: u64,
+    /// Their parts.
+    pub parts: Amount,
+    /// When the count began.
+    pub counted: Timestamp,
+}
+
 /// Which version of a key: its place in the order of versions, newest highest, and whether it is called `null`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Version {

@@ -22,4 +22,5 @@ mod site;
 mod staging;
 mod tree_model;
 mod uploads;
+mod usage;
 mod volumes;

@@ -13,7 +13,7 @@ on_both! {
     uploads_are_listed_by_key_and_number;
 }
 
-async fn begin(site: &Site, bucket: EntryId, key: &str) -> Upload {
+pub(crate) async fn begin(site: &Site, bucket: EntryId, key: &str) -> Upload {
     let new = NewUpload {
         bucket,
         key: key.to_owned(),
@@ -25,7 +25,7 @@ async fn begin(site: &Site, bucket: EntryId, key: &str) -> Upload {
     site.catalog.create_upload(new).await.expect("an upload")
 }
 
-async fn part(site: &Site, upload: &Upload, number: u32, bytes: u64) -> UploadPart {
+pub(crate) async fn part(site: &Site, upload: &Upload, number: u32, bytes: u64) -> UploadPart {
     let new = NewPart {
         upload: upload.id,
         number,

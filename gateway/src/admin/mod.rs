@@ -3,13 +3,14 @@
 //!
 //! - `door`: listeners, TLS, who is let in.
 //! - `extract`, `refusal`: what a request brings, and every refusal as JSON.
-//! - `site`, `queue`, `people`, `keys`, `files`: the handlers, by what they are about.
+//! - `site`, `queue`, `people`, `keys`, `buckets`, `files`: the handlers, by what they are about.
 //! - `events`: the live stream.
 //! - `health`: metrics and health, for machines.
 //!
 //! Owns nothing but connections. Talks to every handle of the gateway. Lets nobody in but administrators, so that no
 //! handler checks a permission.
 
+mod buckets;
 mod config;
 mod door;
 mod events;
@@ -118,6 +119,8 @@ fn router(services: Services) -> Router {
         .route("/v1/keys", get(keys::list).post(keys::create))
         .route("/v1/keys/{key}", put(keys::set).delete(keys::remove))
         .route("/v1/keys/{key}/{what}", post(keys::change))
+        .route("/v1/buckets", get(buckets::list))
+        .route("/v1/buckets/{bucket}", get(buckets::show))
         .route("/v1/maps", get(people::maps).post(people::map).delete(people::unmap))
         .route("/v1/files", get(files::info))
         .route("/v1/deleted", get(files::deleted))

@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
-use catalog::NewAccount;
+use catalog::{Amount, BucketUsage, NewAccount, NewBucket};
 use daemon::{
     Clock, Shutdown,
     pki::{Holder, SiteCa},
@@ -202,6 +202,53 @@ async fn keys_are_made_changed_rotated_and_removed() {
     assert_eq!(door.ask(admin.as_ref(), "DELETE", &path, None).await.0, 200);
     let (_, keys) = door.ask(admin.as_ref(), "GET", "/v1/keys", None).await;
     assert_eq!((keys[0]["key"].clone(), keys[0]["direct"].as_str()), (another["key"].clone(), Some("on")), "{keys}");
+    door.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn buckets_are_told_with_what_was_counted_of_them() {
+    let door = Door::open().await;
+    let (admin, catalog) = (door.admin(), &door.site.catalog);
+    let get = async |path: &str| door.ask(admin.as_ref(), "GET", path, None).await;
+    let mut entries = Vec::new();
+    for name in ["a", "b", "c"] {
+        let new = NewBucket {
+            parent: catalog::ROOT,
+            name: name.to_owned(),
+            owner: account("alice"),
+            group: "users".parse().expect("a name"),
+            mode: 0o755,
+            locking: name == "b",
+            settings: "{}".to_owned(),
+        };
+        entries.push(catalog.create_bucket(new).await.expect("a bucket").entry);
+    }
+    let amount = |count, bytes| Amount { count, bytes };
+    let usage = BucketUsage {
+        current: amount(3, 30),
+        noncurrent: amount(2, 20),
+        markers: 1,
+        uploads: 4,
+        parts: amount(5, 50),
+        counted: catalog::Timestamp(7),
+    };
+    catalog.keep_usage(entries[1], usage).await.expect("kept");
+    let (status, all) = get("/v1/buckets").await;
+    let names: Vec<_> = all.as_array().expect("a list").iter().map(|bucket| bucket["bucket"].as_str()).collect();
+    assert_eq!((status, names), (200, vec![Some("a"), Some("b"), Some("c")]), "{all}");
+    let (_, page) = get("/v1/buckets?after=a&limit=1").await;
+    assert_eq!(page.as_array().map(Vec::len), Some(1), "{page}");
+    let (_, one) = get("/v1/buckets/b").await;
+    assert_eq!(page[0], one);
+    assert_eq!((one["owner"].as_str(), one["versioning"].as_str()), (Some("alice"), Some("enabled")), "{one}");
+    let expected = serde_json::json!({
+        "current": {"count": 3, "bytes": 30}, "noncurrent": {"count": 2, "bytes": 20}, "delete_markers": 1,
+        "uploads": 4, "parts": {"count": 5, "bytes": 50}, "counted_us": 7,
+    });
+    assert_eq!(one["usage"], expected);
+    let (_, uncounted) = get("/v1/buckets/c").await;
+    assert!(uncounted.get("usage").is_none() && uncounted["versioning"] == "off", "{uncounted}");
+    assert_eq!(get("/v1/buckets/d").await.0, 404);
     door.end().await;
 }
 

@@ -30,6 +30,8 @@ pub struct S3Config {
     pub upload_limit: TimeSpan,
     /// The longest that a temporary key is good, which is given for a client certificate; nothing gives none.
     pub temporary_limit: TimeSpan,
+    /// How often what lies in buckets is counted; nothing is never.
+    pub usage_every: TimeSpan,
     /// How long a day of lifecycle rules is. Other than 24 hours for tests only.
     pub lifecycle_day: TimeSpan,
     /// Storage classes and the classes of service they mean; one that is not here is refused.
@@ -54,6 +56,7 @@ impl Default for S3Config {
             stall_limit: TimeSpan::seconds(120),
             upload_limit: TimeSpan::seconds(7 * 86_400),
             temporary_limit: TimeSpan::seconds(7 * 86_400),
+            usage_every: TimeSpan::seconds(3600),
             lifecycle_day: TimeSpan::seconds(86_400),
             classes: classes.into_iter().map(|(class, name)| (class.to_owned(), cos(name))).collect(),
         }
@@ -82,6 +85,8 @@ upload_limit = "7d"
 # The longest that a temporary key is good, which is given for a client certificate (AssumeRoleWithCertificate); "0s"
 # gives none, and asks for no certificate.
 temporary_limit = "7d"
+# How often what lies in buckets is counted, for `penstock admin bucket`; "0s" is never.
+usage_every = "1h"
 # How long a day of lifecycle rules is: for tests that cannot wait for one. Answers tell of real days all the same.
 lifecycle_day = "1d"
 

@@ -52,6 +52,7 @@ use super::{
     service::Service,
     signer::Auth,
     sts::{self, Shown, Sts},
+    usage,
 };
 use crate::{redirect::Route, relay::Relay};
 
@@ -102,6 +103,7 @@ pub async fn open(
         config: config.clone(),
     }));
     lifecycle::start(&door);
+    usage::start(&door);
     let mut builder = S3ServiceBuilder::new(Service(door.clone()));
     builder.set_auth(Auth(door.clone()));
     builder.set_access(Access(door.clone()));

@@ -6,7 +6,7 @@
 //! operations: buckets, settings; read, write, remove, listing, uploads, marks, restore
 //! beside them: signer (keys), access (policy, acl), data (what becomes of bytes), checksum, attributes, secrets
 //! temporary keys: sts (given for a certificate), temporary (what they are)
-//! by the clock: lifecycle (rules that hide, remove and move versions)
+//! by the clock: lifecycle (rules that hide, remove and move versions), usage (what lies in buckets)
 //! ```
 //!
 //! - `s3s` is behind `service` and `access`; nothing else knows how its traits are called.
@@ -47,6 +47,7 @@ mod sigv2;
 mod sts;
 pub mod temporary;
 mod uploads;
+mod usage;
 mod write;
 
 use std::sync::Arc;

@@ -113,8 +113,23 @@ pub enum SiteCommand {
         #[arg(long)]
         wait: bool,
     },
+    /// Buckets, and what lies in them.
+    #[command(subcommand)]
+    Bucket(BucketCommand),
     /// Show what happens as it happens, until interrupted.
     Watch,
+}
+
+/// Buckets, and what lies in them.
+#[derive(Debug, Subcommand)]
+pub enum BucketCommand {
+    /// All of them: owner, versions, objects and bytes as they were counted last.
+    List,
+    /// One of them, with what lay in it when it was counted last.
+    Show {
+        /// The bucket.
+        bucket: String,
+    },
 }
 
 /// Paths to work on.

@@ -3,6 +3,7 @@
 //! Owns nothing: one HTTPS connection for one command. Talks to a gateway's admin door in the words of
 //! [`wire::admin`]. Never reads the catalogue or a mover directly, so it works from any host.
 
+mod buckets;
 mod command;
 mod connection;
 mod people;

@@ -63,6 +63,7 @@ pub(super) async fn run(command: SiteCommand, connection: &mut Connection, outpu
             }
             output.print(&done, |done| done.message.clone())
         }
+        SiteCommand::Bucket(command) => super::buckets::run(command, connection, output).await,
         SiteCommand::Watch => watch(connection, output).await,
     }
 }

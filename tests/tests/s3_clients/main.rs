@@ -9,8 +9,12 @@ mod mounted;
 mod programs;
 mod temporary;
 
+use std::time::Duration;
+
 use anyhow::{Result, ensure};
+use catalog::Amount;
 use programs::Programs;
+use tests::soon;
 
 /// More than one part of every client's multipart upload.
 const LARGE: usize = 18 << 20;
@@ -57,6 +61,39 @@ async fn what_ftp_wrote_is_read_by_s3_and_the_other_way_round() -> Result<()> {
     ensure!(programs.curl(&[], "shared/dir/ftp").await?.out == by_ftp, "S3 reads what FTP wrote");
     let listed = programs.curl(&[], "shared?prefix=dir%2F").await?.good()?;
     ensure!(listed.contains("<Key>dir/ftp</Key>") && listed.contains("<Key>dir/s3</Key>"), "{listed}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_lies_in_a_bucket_is_counted_whatever_door_wrote_it() -> Result<()> {
+    let programs = Programs::start().await?;
+    let catalog = &programs.site.gateway.catalog;
+    programs.curl(&["-X", "PUT"], "shared").await?.good()?;
+    let enabled = ["--bucket", "shared", "--versioning-configuration", "Status=Enabled"];
+    programs.aws(&[&["s3api", "put-bucket-versioning"], &enabled[..]].concat()).await?.good()?;
+    for (length, seed) in [(1000, 41), (2000, 42)] {
+        programs.write("in", length, seed)?;
+        programs.curl(&["-f", "-T", &programs.text_of("in")], "shared/dir/s3").await?.good()?;
+    }
+    programs.write("ftp", 300, 43)?;
+    programs.ftp(&["-T", &programs.text_of("ftp")], "shared/dir/ftp").await?.good()?;
+    programs.curl(&["-f", "-X", "PUT", "-d", ""], "shared/gone").await?.good()?;
+    programs.curl(&["-f", "-X", "DELETE"], "shared/gone").await?.good()?;
+    programs.aws(&["s3api", "create-multipart-upload", "--bucket", "shared", "--key", "upload"]).await?.good()?;
+    let bucket = catalog.bucket("shared").await?.expect("the bucket").entry;
+    let amount = |count, bytes| Amount { count, bytes };
+    let expected = (amount(2, 2300), amount(2, 1000), 1, 1);
+    soon("a count of all of it", async {
+        loop {
+            let found = catalog.bucket_usages(&[bucket]).await.expect("an answer");
+            let found = found.first().map(|(_, of)| (of.current, of.noncurrent, of.markers, of.uploads));
+            if found == Some(expected) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
     Ok(())
 }
 

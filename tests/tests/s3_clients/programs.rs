@@ -4,6 +4,7 @@ use std::{path::PathBuf, process::Stdio, time::Duration};
 
 use anyhow::{Context, Result, ensure};
 use catalog::AccessKey;
+use daemon::config::TimeSpan;
 use gateway::s3::secrets::{Sealer, new_key};
 use tests::{Site, SiteBuilder, User, bytes};
 use tokio::process::Command;
@@ -57,6 +58,7 @@ impl Programs {
             .gateway(|config| {
                 let anywhere: std::net::SocketAddr = "127.0.0.1:0".parse().expect("an address");
                 (config.s3.listen, config.s3.listen_clear) = (vec![anywhere], vec![anywhere]);
+                config.s3.usage_every = TimeSpan::milliseconds(200);
             })
             .start()
             .await;

@@ -8,6 +8,7 @@
 //! - [`queue`]: the work queue and what adds to it: stage, release, pin, migrate, purge, replicate, cancel, scrub.
 //! - [`people`]: accounts, groups, quotas, certificate subjects.
 //! - [`files`]: where a file is, what was deleted and can come back.
+//! - [`buckets`]: buckets, and what lies in them.
 //! - [`events`]: the live stream, one JSON value a line.
 //!
 //! # Routes
@@ -41,6 +42,7 @@
 //! | `GET /v1/keys?account=`; `POST /v1/keys` | [`people::NewKey`] | [`people::Key`] list; [`people::SecretKey`] |
 //! | `POST /v1/keys/{key}/disable`, `/enable`; `/rotate`; `DELETE /v1/keys/{key}` | – | [`Done`]; [`people::SecretKey`] |
 //! | `PUT /v1/keys/{key}` | [`people::SetKey`] | [`Done`] |
+//! | `GET /v1/buckets?after=&limit=`, `GET /v1/buckets/{bucket}` | – | [`buckets::Bucket`] (list) |
 //! | `GET /v1/files?path=` | – | [`files::Info`] |
 //! | `GET /v1/deleted?path=&after=&limit=` | – | [`files::Deleted`] list |
 //! | `POST /v1/deleted/{bitfile}/restore` | [`files::Restore`] | [`files::Restored`] |
@@ -48,6 +50,7 @@
 //!
 //! Every refusal is a [`Problem`].
 
+pub mod buckets;
 pub mod events;
 pub mod files;
 pub mod people;
