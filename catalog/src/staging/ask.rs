@@ -19,9 +19,11 @@ statements! {
         "SELECT b.id FROM r JOIN bitfile b ON b.id = r.id ORDER BY b.id",
         "SELECT b.id FROM r JOIN bitfile b ON b.id = r.id ORDER BY b.id FOR UPDATE OF b";
 
-    /// Where each bitfile is: on disk, and on the first readable cartridge.
+    /// Where each bitfile is: on disk, and on the first readable cartridge; and whether it is a file of the tree or a
+    /// version that a bucket keeps.
     LOOK_FOR_COPY (id bigint) =
-        "SELECT b.id, b.entry, b.size, b.on_disk, b.tapes,
+        "SELECT b.id, CASE WHEN b.entry IS NOT NULL OR EXISTS (SELECT 1 FROM version n WHERE n.bitfile = b.id)
+                THEN CAST(1 AS BIGINT) ELSE CAST(0 AS BIGINT) END AS kept, b.size, b.on_disk, b.tapes,
             (SELECT c.volume FROM copy c JOIN volume v ON v.label = c.volume
             WHERE c.bitfile = b.id AND c.number BETWEEN 1 AND 63 AND c.complete = 1 AND v.state <> 'disabled'
             ORDER BY c.number LIMIT 1) AS volume
@@ -166,9 +168,9 @@ async fn look(requests: &[NewRequest], tx: &mut Tx) -> Result<HashMap<BitfileId,
     for row in tx.rows(&LOOK_FOR_COPY, args![&rows]).await? {
         let mut row = row.cursor();
         let bitfile = row.bitfile()?;
-        let (named, size, on_disk, tapes) = (row.maybe_int()?.is_some(), row.int()?, row.flag()?, row.int()?);
+        let (kept, size, on_disk, tapes) = (row.flag()?, row.int()?, row.flag()?, row.int()?);
         let whereabouts = match row.maybe_text()? {
-            _ if !named => Whereabouts::Nowhere("the file was deleted or replaced"),
+            _ if !kept => Whereabouts::Nowhere("the file was deleted or replaced"),
             _ if on_disk => Whereabouts::OnDisk,
             Some(volume) => Whereabouts::OnTape(volume),
             None if tapes > 0 => Whereabouts::Nowhere("every cartridge that holds a copy is disabled"),

@@ -21,7 +21,7 @@ on_both! {
     a_file_that_another_door_removes_is_hidden_where_versions_are_kept;
     a_copy_shares_the_bytes;
     a_removed_version_is_reclaimed_and_not_paid_for;
-    a_nameless_version_sinks_to_tape_like_any_other;
+    a_nameless_version_sinks_to_tape_and_comes_back_like_any_other;
     access_keys_are_of_accounts_and_can_be_disabled;
 }
 
@@ -478,7 +478,7 @@ async fn a_removed_version_is_reclaimed_and_not_paid_for(site: Site) {
     assert!(gone.expect("an answer").is_none());
 }
 
-async fn a_nameless_version_sinks_to_tape_like_any_other(site: Site) {
+async fn a_nameless_version_sinks_to_tape_and_comes_back_like_any_other(site: Site) {
     let bucket = bucket(&site, "b").await;
     site.catalog.set_versioning(bucket, Versioning::Enabled, false).await.expect("set");
     let first = put_as(&site, bucket, "d/k", "1").await;
@@ -490,6 +490,9 @@ async fn a_nameless_version_sinks_to_tape_like_any_other(site: Site) {
     assert_eq!(paths, [(bitfile, format!("/b/d/k?versionId={}", first.version.number))]);
     let located = site.catalog.locate_one(bitfile).await.expect("there");
     assert_eq!(located.bitfile.residency.tape_copies, 1);
+    site.catalog.purge(vec![bitfile], std::time::Duration::ZERO).await.expect("purged");
+    let request = site.request(bitfile, "alice").await;
+    assert_eq!(request.state, RequestState::Queued, "it is not deleted");
 }
 
 async fn access_keys_are_of_accounts_and_can_be_disabled(site: Site) {
