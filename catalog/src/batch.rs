@@ -17,12 +17,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::future::BoxFuture;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tracing::{debug, warn};
 use wire::id::BitfileId;
 
 use crate::error::{CatalogError, Result};
+use crate::events::{Told, write_told};
 use crate::record::{NewFile, Published};
 use crate::sql::{Arg, Conn, Row, Statement, Target, statements};
 use crate::time::{Clock, Timestamp};
@@ -55,6 +56,8 @@ pub(crate) struct Tx {
     conn: Conn,
     /// What time it is for everything in this transaction.
     pub(crate) now: Timestamp,
+    /// What its members have told so far: written with them, before the commit.
+    pub(crate) told: Vec<Told>,
 }
 
 impl Tx {
@@ -155,7 +158,7 @@ struct PublishGroup {
 #[async_trait]
 impl Job for PublishGroup {
     async fn run(&mut self, tx: &mut Tx) -> Result<()> {
-        self.results = crate::publish::publish(&self.files, tx).await?;
+        self.results = crate::publish::publish_and_tell(&self.files, tx).await?;
         Ok(())
     }
 
@@ -204,6 +207,7 @@ type Touched = Arc<Mutex<HashMap<BitfileId, Timestamp>>>;
 pub(crate) struct Batch {
     queue: mpsc::Sender<Message>,
     touched: Touched,
+    events: watch::Receiver<u64>,
 }
 
 impl Batch {
@@ -211,6 +215,7 @@ impl Batch {
     pub(crate) fn start(target: Target, conn: Conn, clock: Clock) -> Self {
         let (queue, messages) = mpsc::channel(QUEUE);
         let touched = Touched::default();
+        let (bell, events) = watch::channel(0);
         let writer = Writer {
             target,
             conn: Some(conn),
@@ -219,9 +224,10 @@ impl Batch {
             touched: Arc::clone(&touched),
             next_touch: None,
             shared: false,
+            bell,
         };
         tokio::spawn(writer.run());
-        Self { queue, touched }
+        Self { queue, touched, events }
     }
 
     /// Runs a mutation in some transaction and returns when that is on stable storage.
@@ -251,6 +257,11 @@ impl Batch {
         }
     }
 
+    /// Changes whenever events are committed.
+    pub(crate) fn events_written(&self) -> watch::Receiver<u64> {
+        self.events.clone()
+    }
+
     /// Takes the access times that wait to be written.
     pub(crate) fn take_touched(&self) -> HashMap<BitfileId, Timestamp> {
         std::mem::take(&mut *self.touched.lock().unwrap_or_else(PoisonError::into_inner))
@@ -278,6 +289,8 @@ struct Writer {
     next_touch: Option<Instant>,
     /// The last transaction had several members.
     shared: bool,
+    /// Says that there are new events.
+    bell: watch::Sender<u64>,
 }
 
 impl Writer {
@@ -398,10 +411,15 @@ impl Writer {
             Some(conn) => conn,
             None => self.target.connect().await?,
         };
-        let mut tx = Tx { conn, now: self.clock.now() };
+        let mut tx = Tx { conn, now: self.clock.now(), told: Vec::new() };
         let outcome = transact(&mut tx, jobs).await;
         match &outcome {
-            Ok(()) => self.conn = Some(tx.conn),
+            Ok(()) => {
+                if !tx.told.is_empty() {
+                    self.bell.send_modify(|count| *count = count.wrapping_add(1));
+                }
+                self.conn = Some(tx.conn);
+            }
             // What state the connection is in is anyone's guess unless it answers a rollback.
             Err(_) if tx.execute(&ROLLBACK, &[]).await.is_ok() => self.conn = Some(tx.conn),
             Err(_) => drop(tx),
@@ -429,18 +447,22 @@ async fn transact(tx: &mut Tx, jobs: &mut [Box<dyn Job>]) -> Result<(), Broken> 
         job.run(tx).await?;
         if job.refused() {
             tx.execute(&ROLLBACK, &[]).await?;
+            tx.told.clear();
             return Ok(());
         }
     } else {
         for job in jobs {
+            let told = tx.told.len();
             tx.execute(&SAVE, &[]).await?;
             job.run(tx).await?;
             if job.refused() {
                 tx.execute(&TAKE_BACK, &[]).await?;
+                tx.told.truncate(told);
             }
             tx.execute(&RELEASE, &[]).await?;
         }
     }
+    write_told(tx).await?;
     tx.execute(&COMMIT, &[]).await.map_err(|error| Broken { error, outcome_unknown: true })?;
     Ok(())
 }

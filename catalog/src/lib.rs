@@ -4,7 +4,7 @@
 //! # The map
 //!
 //! [`Catalog`] is one concrete handle, cheap to clone. Its methods lie in the modules of what they are about, one
-//! `impl Catalog` each: names, files, volumes, policies, accounts, work, staging, migration, scrubs, leases, statistics. The
+//! `impl Catalog` each: names, files, volumes, policies, accounts, work, staging, migration, scrubs, events, leases, statistics. The
 //! records they take and give are in [`record`].
 //!
 //! Reading goes to a pool of connections, one statement for each question. Writing goes to one task, the batch
@@ -25,6 +25,7 @@ mod accounts;
 mod adopt;
 mod batch;
 mod catalog;
+mod events;
 mod files;
 mod leases;
 mod migration;

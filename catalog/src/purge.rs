@@ -11,9 +11,10 @@ use wire::id::{BitfileId, FileId, VolumeLabel};
 use crate::batch::Tx;
 use crate::catalog::Catalog;
 use crate::error::Result;
+use crate::events;
 use crate::objects::drop_expired_uploads;
 use crate::queue::{Garbage, queue_reclaim};
-use crate::record::{MAX_PAGE, PurgeCandidate, Purged, Reclaimed};
+use crate::record::{Cause, EventKind, MAX_PAGE, PurgeCandidate, Purged, Reclaimed};
 use crate::segments::{VolumeSums, recount_volumes};
 use crate::sql::{IdRow, Row, args, bitfile_rows, json, statements};
 use crate::staging::forget_bulks;
@@ -156,11 +157,15 @@ async fn purge(bitfiles: &[BitfileId], idle: Duration, tx: &mut Tx) -> Result<Ve
     let now = tx.now;
     let rows = bitfile_rows(bitfiles)?;
     tx.lock(&LOCK_PURGED, args![&rows]).await?;
-    let mut verdicts = HashMap::new();
+    let (mut verdicts, mut restored) = (HashMap::new(), HashSet::new());
     for row in tx.rows(&LOOK_AT_COPY, args![&rows]).await? {
         let mut row = row.cursor();
         let (bitfile, bytes, on_tape) = (row.bitfile()?, row.number()?, row.flag()?);
         let (used, expires, pinned) = (row.time()?, row.maybe_time()?, row.maybe_time()?);
+        // Only what was brought back has a time at which it goes.
+        if expires.is_some() {
+            restored.insert(bitfile);
+        }
         let promised = [expires, pinned].into_iter().flatten().any(|until| until > now);
         let verdict = if !on_tape {
             Purged::NotOnTape
@@ -185,6 +190,10 @@ async fn purge(bitfiles: &[BitfileId], idle: Duration, tx: &mut Tx) -> Result<Ve
     let freed: Vec<_> = freed.copied().collect();
     if !freed.is_empty() {
         drop_disk_copies(&freed, tx).await?;
+        let ended: Vec<_> = freed.into_iter().filter(|bitfile| restored.contains(bitfile)).collect();
+        for found in events::watched(&ended, EventKind::RestoreEnded, tx).await? {
+            tx.tell(&found.bucket, &found.what, &Cause::default())?;
+        }
     }
     Ok(answer)
 }

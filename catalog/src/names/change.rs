@@ -5,12 +5,15 @@ use wire::id::{AccountName, BitfileId, CosName, EntryId, GroupName};
 use crate::batch::Tx;
 use crate::catalog::Catalog;
 use crate::error::{CatalogError, Result};
+use crate::events;
 use crate::names::{entry_columns, no_entry, read_entry};
 use crate::objects;
 use crate::path::{check_file_name, check_new_name};
 use crate::policies;
 use crate::quota::{Charge, Ledger};
-use crate::record::{AttributeChange, Content, DeletedFile, Entry, NewDirectory, ROOT, Rename, Twins};
+use crate::record::{
+    AttributeChange, Cause, Content, DeletedFile, Entry, EventKind, Happening, NewDirectory, ROOT, Rename, Twins,
+};
 use crate::retire::{reclaim_after, retire};
 use crate::sql::{args, statements};
 
@@ -244,10 +247,27 @@ async fn move_entry(rename: &Rename, tx: &mut Tx) -> Result<Option<BitfileId>> {
     };
     let stored = if entry.is_directory() { format!("{}/", rename.to_name) } else { name() };
     let now = tx.now;
+    // A directory is one row, however many keys lie in it: of those nothing is told.
+    let moved: Vec<_> = entry.file().map(|file| file.bitfile).into_iter().collect();
+    tell(&moved, EventKind::Removed, tx).await?;
     tx.execute(&MOVE_ENTRY, args![rename.entry, rename.to_parent, &stored, now]).await?;
     touch_parent(&entry, tx).await?;
     tx.execute(&TOUCH_DIRECTORY, args![rename.to_parent, now]).await?;
+    tell(&moved, EventKind::CreatedCopy, tx).await?;
     Ok(replaced)
+}
+
+/// Tells of what a door without buckets does to files, where a bucket wants to hear of it.
+pub(super) async fn tell(bitfiles: &[BitfileId], kind: EventKind, tx: &mut Tx) -> Result<()> {
+    for found in events::watched(bitfiles, kind, tx).await? {
+        let Happening { key, version, .. } = &found.what;
+        let what = match kind {
+            EventKind::Removed => Happening::of_key(kind, key.clone(), *version),
+            _ => found.what,
+        };
+        tx.tell(&found.bucket, &what, &Cause::default())?;
+    }
+    Ok(())
 }
 
 async fn delete_file(file: EntryId, expected: Option<BitfileId>, tx: &mut Tx) -> Result<DeletedFile> {

@@ -5,11 +5,11 @@ use wire::id::{BitfileId, CosName, EntryId};
 use crate::batch::Tx;
 use crate::catalog::Catalog;
 use crate::error::{CatalogError, Result};
-use crate::names::place;
+use crate::names::{change::tell, place};
 use crate::path::check_file_name;
 use crate::policies;
 use crate::quota::{Charge, Ledger};
-use crate::record::{DeletedFile, Entry, MAX_PAGE};
+use crate::record::{DeletedFile, Entry, EventKind, MAX_PAGE};
 use crate::sql::{Cursor, args, statements};
 
 macro_rules! deleted_columns {
@@ -103,6 +103,7 @@ async fn undelete(wish: &Undelete, tx: &mut Tx) -> Result<EntryId> {
     let work = crate::sql::column(wish.first_id + 1);
     tx.execute(&QUEUE_MIGRATION, args![bitfile, work, now, now.after(age)]).await?;
     ledger.write(tx).await?;
+    tell(&[bitfile], EventKind::CreatedPut, tx).await?;
     Ok(entry)
 }
 

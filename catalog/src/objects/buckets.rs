@@ -7,12 +7,12 @@ use crate::catalog::Catalog;
 use crate::error::{CatalogError, Result};
 use crate::names::{insert_directory, place, read_entry_of};
 use crate::objects::multipart;
-use crate::record::{Bucket, MAX_PAGE, NewBucket, Versioning};
+use crate::record::{Bucket, EventRule, MAX_PAGE, NewBucket, Versioning};
 use crate::sql::{Row, args, statements};
 
 macro_rules! bucket_columns {
     () => {
-        "SELECT k.name, k.entry, k.owner, k.created_us, k.versioning, k.locking, k.settings
+        "SELECT k.name, k.entry, k.owner, k.created_us, k.versioning, k.locking, k.settings, k.notify
         FROM bucket k JOIN entry e ON e.id = k.entry "
     };
 }
@@ -177,6 +177,7 @@ async fn create_bucket(id: EntryId, new: &NewBucket, tx: &mut Tx) -> Result<Buck
         versioning,
         locking: new.locking,
         settings: new.settings.clone(),
+        events: Vec::new(),
     })
 }
 
@@ -196,7 +197,7 @@ async fn delete_bucket(bucket: EntryId, tx: &mut Tx) -> Result<()> {
 }
 
 /// The bucket, which is not removed before the transaction ends.
-pub(super) async fn bucket_of_entry(entry: EntryId, tx: &mut Tx) -> Result<Bucket> {
+pub(crate) async fn bucket_of_entry(entry: EntryId, tx: &mut Tx) -> Result<Bucket> {
     let row = tx.row(&BUCKET_OF_ENTRY, args![entry]).await?;
     row.map_or_else(|| Err(CatalogError::not_found("bucket", entry)), |row| read_bucket(&row))
 }
@@ -211,5 +212,10 @@ fn read_bucket(row: &Row) -> Result<Bucket> {
         versioning: Versioning::from_column(&row.text()?)?,
         locking: row.flag()?,
         settings: row.text()?,
+        events: row.maybe_text()?.map_or(Ok(Vec::new()), |rules| read_rules(&rules))?,
     })
+}
+
+fn read_rules(text: &str) -> Result<Vec<EventRule>> {
+    serde_json::from_str(text).map_err(|error| CatalogError::corrupt(format!("a bucket's rules of events: {error}")))
 }

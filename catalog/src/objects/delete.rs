@@ -14,7 +14,9 @@ use crate::objects::look::{current_held, newest_unnamed, unnamed};
 use crate::objects::place::{Parts, make_directories, prune};
 use crate::objects::put::OWN_IDS;
 use crate::objects::versions::{insert_marker, next_number, promote, remove_current, remove_unnamed, set_aside};
-use crate::record::{DeleteObject, Deleted, Object, Precondition, Tags, Version, VersionRef, Versioning};
+use crate::record::{
+    Bucket, DeleteObject, Deleted, Happening, Object, Precondition, Tags, Version, VersionRef, Versioning,
+};
 use crate::sql::statements;
 
 statements! {
@@ -38,6 +40,25 @@ impl Catalog {
 
 pub(super) async fn delete_object(ids: Range<u64>, delete: &DeleteObject, tx: &mut Tx) -> Result<Deleted> {
     let bucket = bucket_of_entry(delete.bucket, tx).await?;
+    let Done { deleted, changed } = remove(ids, delete, &bucket, tx).await?;
+    if let Some(version) = changed {
+        let hidden = deleted.marker && delete.version.is_none();
+        let kind = delete.cause.way.removed(hidden);
+        tx.tell(&bucket, &Happening::of_key(kind, delete.key.clone(), Some(version)), &delete.cause)?;
+    }
+    Ok(deleted)
+}
+
+/// What came of a removal.
+#[derive(Default)]
+struct Done {
+    /// As the caller hears it.
+    deleted: Deleted,
+    /// The version that went, or the delete marker that came; `None` if nothing was there to be removed.
+    changed: Option<Version>,
+}
+
+async fn remove(ids: Range<u64>, delete: &DeleteObject, bucket: &Bucket, tx: &mut Tx) -> Result<Done> {
     let parts = Parts::of(&delete.key)?;
     let current = current_held(delete.bucket, &parts, &delete.key, tx).await?;
     if let Some(wanted) = delete.version {
@@ -49,13 +70,14 @@ pub(super) async fn delete_object(ids: Range<u64>, delete: &DeleteObject, tx: &m
             may_go(current, delete, tx)?;
             remove_current(delete.bucket, current, tx).await?;
         }
-        return Ok(Deleted::default());
+        let changed = current.map(|current| current.version);
+        return Ok(Done { deleted: Deleted::default(), changed });
     }
     let newest = newest_unnamed(delete.bucket, &delete.key, tx).await?;
     check(delete, current.as_ref().or(newest.as_ref()))?;
     if current.is_none() && newest.is_none() && delete.precondition != Precondition::default() {
         // A condition on what never was: there is nothing to hide.
-        return Ok(Deleted::default());
+        return Ok(Done::default());
     }
     let number = next_number(current.as_ref(), newest.as_ref(), tx);
     let plain = bucket.versioning == Versioning::Suspended;
@@ -74,7 +96,7 @@ pub(super) async fn delete_object(ids: Range<u64>, delete: &DeleteObject, tx: &m
     let version = Version { number, plain };
     let group = read_entry_of(delete.bucket, tx).await?.group;
     insert_marker(delete.bucket, &delete.key, version, (&delete.owner, &group), tx).await?;
-    Ok(Deleted { version: Some(version), marker: true })
+    Ok(Done { deleted: Deleted { version: Some(version), marker: true }, changed: Some(version) })
 }
 
 /// Removes one version for good. If it was the newest, the one before it is current again.
@@ -85,11 +107,11 @@ async fn delete_version(
     wanted: VersionRef,
     current: Option<Object>,
     tx: &mut Tx,
-) -> Result<Deleted> {
+) -> Result<Done> {
     let bucket = delete.bucket;
     if let Some(current) = current {
         if !wanted.is(current.version) {
-            return delete_unnamed(delete, wanted, tx).await.map(|(deleted, _)| deleted);
+            return delete_unnamed(delete, wanted, tx).await;
         }
         if delete.only_hidden {
             return Err(CatalogError::Changed { name: delete.key.clone() });
@@ -98,17 +120,18 @@ async fn delete_version(
         may_go(&current, delete, tx)?;
         remove_current(bucket, &current, tx).await?;
         restore_newest(ids, delete, parts, tx).await?;
-        return Ok(Deleted { version: Some(current.version), marker: false });
+        let deleted = Deleted { version: Some(current.version), marker: false };
+        return Ok(Done { deleted, changed: deleted.version });
     }
     let newest = newest_unnamed(bucket, &delete.key, tx).await?.map(|newest| newest.version);
-    let (deleted, removed) = delete_unnamed(delete, wanted, tx).await?;
-    if removed && deleted.version == newest {
+    let done = delete_unnamed(delete, wanted, tx).await?;
+    if done.changed.is_some() && done.changed == newest {
         restore_newest(ids, delete, parts, tx).await?;
     }
-    Ok(deleted)
+    Ok(done)
 }
 
-async fn delete_unnamed(delete: &DeleteObject, wanted: VersionRef, tx: &mut Tx) -> Result<(Deleted, bool)> {
+async fn delete_unnamed(delete: &DeleteObject, wanted: VersionRef, tx: &mut Tx) -> Result<Done> {
     let found = unnamed(delete.bucket, &delete.key, wanted, tx).await?;
     check(delete, found.as_ref())?;
     let Some(found) = found else {
@@ -116,11 +139,12 @@ async fn delete_unnamed(delete: &DeleteObject, wanted: VersionRef, tx: &mut Tx) 
             VersionRef::Plain => Version { number: 0, plain: true },
             VersionRef::Number(number) => Version { number, plain: false },
         };
-        return Ok((Deleted { version: Some(version), marker: false }, false));
+        return Ok(Done { deleted: Deleted { version: Some(version), marker: false }, changed: None });
     };
     may_go(&found, delete, tx)?;
     remove_unnamed(delete.bucket, &found, tx).await?;
-    Ok((Deleted { version: Some(found.version), marker: found.data.is_none() }, true))
+    let deleted = Deleted { version: Some(found.version), marker: found.data.is_none() };
+    Ok(Done { deleted, changed: deleted.version })
 }
 
 /// The newest version, if it is no delete marker, becomes current.

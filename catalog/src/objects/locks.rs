@@ -13,7 +13,10 @@ use crate::error::{CatalogError, Result};
 use crate::objects::buckets::bucket_of_entry;
 use crate::objects::delete::delete_object;
 use crate::policies;
-use crate::record::{Bucket, Content, DeleteObject, DeletedFile, Entry, Precondition, ROOT, Retention, Versioning};
+use crate::record::{
+    Bucket, Cause, Content, DeleteObject, DeletedFile, Entry, EventKind, Happening, Precondition, ROOT, Retention,
+    Versioning,
+};
 use crate::retire::reclaim_after;
 use crate::sql::{args, json, statements};
 use crate::time::Timestamp;
@@ -94,12 +97,14 @@ pub(crate) async fn need_movable(entry: &Entry, tx: &mut Tx) -> Result<()> {
     }
 }
 
-/// Hides a file that another door removes, if its bucket keeps versions; `None` if it does not.
+/// Hides a file that another door removes, if its bucket keeps versions; `None` if it does not, and the caller removes
+/// it: then that is told. Whoever does not remove it after all fails, which takes the word back.
 pub(crate) async fn hide(entry: &Entry, tx: &mut Tx) -> Result<Option<DeletedFile>> {
     let Content::File(info) = &entry.content else { return Ok(None) };
     let parent = entry.parent.unwrap_or(ROOT);
     let Some(home) = home_of(parent, &entry.name, tx).await? else { return Ok(None) };
     if home.bucket.versioning == Versioning::Off {
+        tx.tell(&home.bucket, &Happening::of_key(EventKind::Removed, home.key, None), &Cause::default())?;
         return Ok(None);
     }
     let delete = DeleteObject {
@@ -110,6 +115,7 @@ pub(crate) async fn hide(entry: &Entry, tx: &mut Tx) -> Result<Option<DeletedFil
         owner: entry.owner.clone(),
         bypass: false,
         only_hidden: false,
+        cause: Cause::default(),
     };
     // Numbers are for directories, which hiding makes none of.
     delete_object(0..0, &delete, tx).await?;

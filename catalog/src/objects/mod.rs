@@ -25,6 +25,7 @@ mod reclass;
 mod usage;
 mod versions;
 
+pub(crate) use buckets::bucket_of_entry;
 pub use list::{ObjectListing, ObjectPage, VersionListing};
 pub(crate) use locks::{hide, is_locked, locked, need_movable, need_unlocked};
 pub(crate) use multipart::drop_expired_uploads;

@@ -14,7 +14,8 @@ use crate::objects::place::{Parts, make_directories};
 use crate::objects::versions::{next_number, remove_unnamed, set_aside};
 use crate::publish::publish;
 use crate::record::{
-    Expected, FileInfo, NewFile, NewObject, Object, ObjectData, Residency, Twins, Version, VersionRef, Versioning,
+    Expected, FileInfo, Happening, NewFile, NewObject, Object, ObjectData, Residency, Twins, Version, VersionRef,
+    Versioning,
 };
 use crate::sql::{args, column, statements};
 
@@ -92,7 +93,7 @@ pub(super) async fn put_object(
         segments: new.segments.clone(),
     };
     let file = Arc::new(Publish { file, first_id: ids.start });
-    let published = publish(std::slice::from_ref(&file), tx).await?.pop();
+    let published = publish(std::slice::from_ref(&file), tx).await?.results.pop();
     let published = published.unwrap_or_else(|| Err(CatalogError::inconsistent("an object was not published")))?;
     let (until, mode) = retention_columns(new.retain.as_ref());
     let (plain_column, hold) = (i64::from(plain), i64::from(new.hold));
@@ -109,7 +110,9 @@ pub(super) async fn put_object(
         mode
     ];
     tx.execute(&INSERT_OBJECT, row).await?;
-    Ok(as_published(new, published.entry, published, Version { number, plain }, tx))
+    let object = as_published(new, published.entry, published, Version { number, plain }, tx);
+    tx.tell(&bucket, &Happening::of_object(new.cause.way.created(), &object), &new.cause)?;
+    Ok(object)
 }
 
 fn as_published(

@@ -1,13 +1,15 @@
-//! Giving a version another class of service: from then on it has the copies that the new class wants.
+//! Giving a version another class of service, as a lifecycle rule says: from then on it has the copies that the new
+//! class wants.
 
 use wire::id::CosName;
 
 use crate::batch::Tx;
 use crate::catalog::Catalog;
 use crate::error::{CatalogError, Result};
+use crate::events;
 use crate::objects::look::adopt;
 use crate::policies;
-use crate::record::{Object, ObjectData, Reclass};
+use crate::record::{Cause, EventKind, Object, ObjectData, Reclass};
 use crate::sql::{Row, args, column, statements};
 
 statements! {
@@ -68,6 +70,10 @@ async fn reclass(id: u64, change: &Reclass, tx: &mut Tx) -> Result<()> {
         tx.execute(&QUEUE_MIGRATION, args![bitfile, column(id), now]).await?;
     } else {
         tx.execute(&FORGET_MIGRATION, args![bitfile]).await?;
+    }
+    for mut found in events::watched(&[bitfile], EventKind::Moved, tx).await? {
+        found.what.moved_to = Some(change.storage_class.clone());
+        tx.tell(&found.bucket, &found.what, &Cause::lifecycle())?;
     }
     Ok(())
 }

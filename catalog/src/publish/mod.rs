@@ -6,7 +6,7 @@
 
 mod decide;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -19,10 +19,11 @@ pub(crate) use decide::{SegmentRow, check_segment};
 use crate::batch::{Publish, Tx};
 use crate::catalog::Catalog;
 use crate::error::{CatalogError, Result};
+use crate::events;
 use crate::objects;
 use crate::policies;
 use crate::quota::Ledger;
-use crate::record::{Base, DISK_COPY, NewFile, Published};
+use crate::record::{Base, Cause, DISK_COPY, EventKind, NewFile, Published};
 use crate::retire::retire;
 use crate::segments::{insert_segments, recount_volumes};
 use crate::sql::{Cursor, IdRow, args, json, statements};
@@ -37,7 +38,8 @@ statements! {
         "SELECT e.id FROM r JOIN entry e ON e.parent = r.parent AND e.name = r.name ORDER BY e.id FOR UPDATE OF e";
 
     LOOK (ordinal bigint, parent bigint, name text, base bigint, partial bigint) =
-        "SELECT r.ordinal, p.id, p.bitfile, t.id, a.on_disk, a.size, x.id,
+        "SELECT r.ordinal, (SELECT MAX(k.entry) FROM bucket k WHERE k.notify IS NOT NULL) AS watched,
+            p.id, p.bitfile, t.id, a.on_disk, a.size, x.id,
             e.id, e.bitfile, e.owner, e.grp, b.size, b.cos, b.generation
         FROM r
         LEFT JOIN entry p ON p.id = r.parent
@@ -128,10 +130,36 @@ impl Catalog {
     }
 }
 
+/// What came of publishing.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    /// What became of each file, in their order.
+    pub(crate) results: Vec<Result<Published>>,
+    /// A bucket somewhere wants to hear of something.
+    pub(crate) watched: bool,
+}
+
+/// Publishes files of doors that know no buckets, and tells of those that lie in one.
+pub(crate) async fn publish_and_tell(files: &[Arc<Publish>], tx: &mut Tx) -> Result<Vec<Result<Published>>> {
+    let Outcome { results, watched } = publish(files, tx).await?;
+    if watched {
+        let published = files.iter().zip(&results).filter_map(|(file, result)| Some((file, result.as_ref().ok()?)));
+        let writers: HashMap<_, _> =
+            published.map(|(file, published)| (published.bitfile, file.file.owner.clone())).collect();
+        let bitfiles: Vec<_> = writers.keys().copied().collect();
+        for found in events::watched(&bitfiles, EventKind::CreatedPut, tx).await? {
+            let cause = writers.get(&found.bitfile).cloned().map(Cause::account).unwrap_or_default();
+            tx.tell(&found.bucket, &found.what, &cause)?;
+        }
+    }
+    Ok(results)
+}
+
 /// Publishes files in rounds of different names and bases; one that comes twice waits for the next round.
 ///
-/// An error is the transaction's; what becomes of each file is in the list, in its order.
-pub(crate) async fn publish(files: &[Arc<Publish>], tx: &mut Tx) -> Result<Vec<Result<Published>>> {
+/// An error is the transaction's.
+pub(crate) async fn publish(files: &[Arc<Publish>], tx: &mut Tx) -> Result<Outcome> {
+    let mut watched = false;
     let mut results: BTreeMap<usize, Result<Published>> = BTreeMap::new();
     let mut waiting: Vec<usize> = (0..files.len()).collect();
     while !waiting.is_empty() {
@@ -141,10 +169,10 @@ pub(crate) async fn publish(files: &[Arc<Publish>], tx: &mut Tx) -> Result<Vec<R
             let fresh = !matches!(file.base, Base::Partial(partial) if !partials.insert(partial));
             fresh && names.insert((file.parent, file.name.as_str()))
         });
-        publish_round(files, round, tx, &mut results).await?;
+        watched |= publish_round(files, round, tx, &mut results).await?;
         waiting = later;
     }
-    Ok(results.into_values().collect())
+    Ok(Outcome { results: results.into_values().collect(), watched })
 }
 
 async fn publish_round(
@@ -152,8 +180,8 @@ async fn publish_round(
     round: Vec<usize>,
     tx: &mut Tx,
     results: &mut BTreeMap<usize, Result<Published>>,
-) -> Result<()> {
-    let facts = look(files, &round, tx).await?;
+) -> Result<bool> {
+    let (facts, watched) = look(files, &round, tx).await?;
     let policies = policies::read(tx).await?;
     let payers = facts.values().filter_map(|facts| facts.existing.as_ref()).map(|old| (&old.owner, &old.group));
     let payers = payers.chain(round.iter().map(|&at| (&files[at].file.owner, &files[at].file.group)));
@@ -164,10 +192,12 @@ async fn publish_round(
         results.insert(at, decide::decide(&files[at], facts, &policies, &mut ledger, tx.now, &mut rows));
     }
     write(rows, &policies, tx).await?;
-    ledger.write(tx).await
+    ledger.write(tx).await?;
+    Ok(watched)
 }
 
-async fn look(files: &[Arc<Publish>], round: &[usize], tx: &mut Tx) -> Result<BTreeMap<usize, Facts>> {
+/// What is there where files are to be published, and whether any bucket wants to hear of it.
+async fn look(files: &[Arc<Publish>], round: &[usize], tx: &mut Tx) -> Result<(BTreeMap<usize, Facts>, bool)> {
     let questions: Vec<_> = round
         .iter()
         .map(|&ordinal| {
@@ -185,14 +215,14 @@ async fn look(files: &[Arc<Publish>], round: &[usize], tx: &mut Tx) -> Result<BT
     let parents: Vec<_> = questions.iter().map(|question| IdRow { id: question.parent }).collect();
     tx.lock(&HOLD_PARENTS, args![&json(&parents)?]).await?;
     let rows = json(&questions)?;
-    let mut facts = look_at_locked(&rows, tx).await?;
+    let (mut facts, watched) = look_at_locked(&rows, tx).await?;
     let partials = round.iter().filter_map(|&at| match files[at].file.base {
         Base::Partial(partial) => Some((at, partial)),
         Base::Empty | Base::Append(_) => None,
     });
     add_saved_ranges(&partials.collect::<Vec<_>>(), tx, &mut facts).await?;
     add_locks(tx, &mut facts).await?;
-    Ok(facts)
+    Ok((facts, watched))
 }
 
 /// What of that which is to be replaced is locked. Few files are replaced, so this is another statement.
@@ -207,20 +237,21 @@ async fn add_locks(tx: &mut Tx, facts: &mut BTreeMap<usize, Facts>) -> Result<()
 
 /// Looks at names that nobody else changes any more. One that another transaction made between the lock and the look
 /// is not locked yet, so both are done again.
-async fn look_at_locked(rows: &str, tx: &mut Tx) -> Result<BTreeMap<usize, Facts>> {
+async fn look_at_locked(rows: &str, tx: &mut Tx) -> Result<(BTreeMap<usize, Facts>, bool)> {
     loop {
         let locked = tx.lock(&LOCK_NAMES, args![rows]).await?;
         let locked = locked.map(|rows| rows.iter().map(|row| row.cursor().entry()).collect::<Result<HashSet<_>>>());
         let locked = locked.transpose()?;
-        let mut facts = BTreeMap::new();
+        let (mut facts, mut watched) = (BTreeMap::new(), false);
         for row in tx.rows(&LOOK, args![rows]).await? {
             let mut row = row.cursor();
             let ordinal = usize::try_from(row.number()?).unwrap_or(usize::MAX);
+            watched |= row.maybe_int()?.is_some();
             facts.insert(ordinal, read_facts(&mut row)?);
         }
         let mut existing = facts.values().filter_map(|facts| facts.existing.as_ref());
         if locked.is_none_or(|locked| existing.all(|existing| locked.contains(&existing.entry))) {
-            return Ok(facts);
+            return Ok((facts, watched));
         }
     }
 }

@@ -4,6 +4,7 @@ pub mod account;
 pub mod adoption;
 pub mod bitfile;
 pub mod bulk;
+pub mod event;
 pub mod name;
 pub mod policy;
 pub mod s3;
@@ -19,11 +20,13 @@ pub use bitfile::{
     Published, PurgeCandidate, Purged, ReplicaCandidate, Segment,
 };
 pub use bulk::{Bulk, BulkFile, NewBulk, NewBulkFile};
+pub use event::{Cause, Event, EventKind, EventRule, EventsDropped, Happening, QueuedEvent, UnknownEvent, Way};
 pub use name::{
     AttributeChange, Content, DeletedFile, Entry, FileInfo, Leaf, Listing, MAX_PAGE, NewDirectory, Page, ROOT, Rename,
     Residency, Resolved, Twins, Walked,
 };
 pub use policy::{ClassOfService, Hierarchy, MediumKind, Policies, StorageClass, TapeRead};
+pub(crate) use s3::tag_of_sums;
 pub use s3::{
     AccessKey, Amount, Bucket, BucketUsage, CompleteUpload, DeleteObject, Deleted, NewBucket, NewObject, NewPart,
     NewUpload, Object, ObjectData, Precondition, Reclass, Retention, Tags, Upload, UploadPart, Version, VersionRef,

@@ -10,6 +10,7 @@ use wire::id::{AccountName, BitfileId, CosName, EntryId, GroupName, StorageClass
 
 use crate::error::{CatalogError, Result};
 use crate::record::bitfile::{Base, Segment};
+use crate::record::event::{Cause, EventRule};
 use crate::record::name::FileInfo;
 use crate::time::Timestamp;
 
@@ -89,6 +90,8 @@ pub struct Bucket {
     pub locking: bool,
     /// JSON of the door's.
     pub settings: String,
+    /// What is told of it, and where to.
+    pub events: Vec<EventRule>,
 }
 
 /// A bucket to be made.
@@ -145,7 +148,7 @@ pub struct BucketUsage {
 }
 
 /// Which version of a key: its place in the order of versions, newest highest, and whether it is called `null`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Version {
     /// Its place.
     pub number: u64,
@@ -219,15 +222,14 @@ impl ObjectData {
     /// The entity tag without quotes. What another door wrote has its MD5, or a tag that cannot be taken for one.
     #[must_use]
     pub fn etag(&self) -> String {
-        if let Some(etag) = &self.etag {
-            return etag.clone();
-        }
-        let sums = &self.file.sums;
-        sums.md5.map_or_else(
-            || format!("{:08x}{:08x}{:016x}-1", sums.crc32c, sums.adler32, self.file.size_bytes),
-            hex::encode,
-        )
+        self.etag.clone().unwrap_or_else(|| tag_of_sums(&self.file.sums, self.file.size_bytes))
     }
+}
+
+/// The entity tag of what another door wrote: its MD5, or a tag that cannot be taken for one.
+pub(crate) fn tag_of_sums(sums: &Sums, size_bytes: u64) -> String {
+    let made = || format!("{:08x}{:08x}{size_bytes:016x}-1", sums.crc32c, sums.adler32);
+    sums.md5.map_or_else(made, hex::encode)
 }
 
 /// Until when a version may not be removed.
@@ -333,6 +335,8 @@ pub struct NewObject {
     pub hold: bool,
     /// May not be removed before.
     pub retain: Option<Retention>,
+    /// Who writes it, and how.
+    pub cause: Cause,
 }
 
 /// A version, or whatever is current, to be removed.
@@ -352,6 +356,8 @@ pub struct DeleteObject {
     pub bypass: bool,
     /// The version is left if it is, or has become, the current one.
     pub only_hidden: bool,
+    /// Who removes it, and how.
+    pub cause: Cause,
 }
 
 /// A version that gets another class of service.

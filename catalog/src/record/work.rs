@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use wire::id::{AccountName, BitfileId, Epoch, FileId, GatewayId, RequestId, StorageClassName, VolumeLabel, WorkId};
 
 use crate::record::bitfile::Segment;
+use crate::record::event::Cause;
 use crate::record::volume::TapePosition;
 use crate::time::Timestamp;
 
@@ -249,6 +250,8 @@ pub struct NewRequest {
     pub lifetime: Duration,
     /// Larger is sooner, for the gateway's scheduler.
     pub priority: i32,
+    /// Where the request came from, if its door says more than whose it is.
+    pub cause: Option<Cause>,
 }
 
 /// How far a stage request is.

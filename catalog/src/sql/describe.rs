@@ -15,6 +15,9 @@ fn all() -> Vec<&'static Statement> {
         crate::adopt::PLACE,
         crate::batch::ALL,
         crate::catalog::ALL,
+        crate::events::QUEUE,
+        crate::events::TELL,
+        crate::events::WATCH,
         crate::files::ALL,
         crate::leases::ALL,
         crate::migration::ALL,
@@ -107,7 +110,7 @@ async fn every_statement_has_the_same_columns_and_types_on_both_databases() {
 
 /// Tables that grow with the number of files or requests. The others (volumes, accounts, policies, leases) may be read
 /// whole.
-const LARGE: [&str; 14] = [
+const LARGE: [&str; 15] = [
     "entry",
     "bitfile",
     "copy",
@@ -122,6 +125,7 @@ const LARGE: [&str; 14] = [
     "upload",
     "bulk_file",
     "scrub_result",
+    "event",
 ];
 
 #[tokio::test]

@@ -8,7 +8,8 @@ use wire::id::{BitfileId, RequestId};
 use crate::batch::Tx;
 use crate::catalog::Catalog;
 use crate::error::{CatalogError, Result};
-use crate::record::{NewRequest, StageRequest};
+use crate::events;
+use crate::record::{Cause, EventKind, NewRequest, StageRequest};
 use crate::sql::{args, bitfile_rows, column, json, statements};
 use crate::staging::{REQUESTS_BY_ID, STAGE_PIN, expiry, read_request, request_rows};
 use crate::time::micros;
@@ -39,7 +40,7 @@ statements! {
     QUEUE_STAGES (id bigint, pool text, bitfile bigint, bytes bigint) =
         "INSERT INTO work (id, kind, pool, bitfile, bytes, created_us, due_us, epoch, failures)
         SELECT r.id, 'stage', r.pool, r.bitfile, r.bytes, CAST($2 AS BIGINT), CAST($2 AS BIGINT), 0, 0
-        FROM r WHERE true ON CONFLICT DO NOTHING";
+        FROM r WHERE true ON CONFLICT DO NOTHING RETURNING bitfile";
 
     /// A staged copy is promised for longer.
     EXTEND_PROMISES (id bigint, until_us bigint) =
@@ -143,7 +144,9 @@ pub(super) async fn ask(requests: &[NewRequest], first_id: u64, tx: &mut Tx) -> 
     }
     tx.execute(&INSERT_REQUESTS, args![&json(&rows)?, now]).await?;
     if !stages.is_empty() {
-        tx.execute(&QUEUE_STAGES, args![&json(&stages)?, now]).await?;
+        let queued = tx.rows(&QUEUE_STAGES, args![&json(&stages)?, now]).await?;
+        let queued = queued.iter().map(|row| row.cursor().bitfile()).collect::<Result<Vec<_>>>()?;
+        tell(requests, &queued, tx).await?;
     }
     if !promises.is_empty() {
         // Of several promises for one copy the last counts: the longest, then.
@@ -156,6 +159,19 @@ pub(super) async fn ask(requests: &[NewRequest], first_id: u64, tx: &mut Tx) -> 
     }
     let rows = tx.rows(&REQUESTS_BY_ID, args![&request_rows(&ids)?, now]).await?;
     rows.iter().map(|row| read_request(&mut row.cursor())).collect()
+}
+
+/// Tells that recalls were asked for that nobody had asked for before.
+async fn tell(requests: &[NewRequest], queued: &[BitfileId], tx: &mut Tx) -> Result<()> {
+    for found in events::watched(queued, EventKind::RestoreAsked, tx).await? {
+        let request = requests.iter().find(|request| request.bitfile == found.bitfile);
+        let cause = request.map(|request| {
+            let usual = || Cause::account(request.account.clone());
+            request.cause.clone().unwrap_or_else(usual)
+        });
+        tx.tell(&found.bucket, &found.what, &cause.unwrap_or_default())?;
+    }
+    Ok(())
 }
 
 async fn look(requests: &[NewRequest], tx: &mut Tx) -> Result<HashMap<BitfileId, (i64, Whereabouts)>> {

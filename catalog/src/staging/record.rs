@@ -9,10 +9,11 @@ use wire::id::{BitfileId, CosName, RequestId};
 use crate::batch::Tx;
 use crate::catalog::Catalog;
 use crate::error::Result;
+use crate::events;
 use crate::policies;
 use crate::publish::{SegmentRow, check_segment};
 use crate::queue::{Garbage, queue_reclaim};
-use crate::record::{CatalogRefusal, DISK_COPY, Fence, Policies, StageRecorded, Staged};
+use crate::record::{CatalogRefusal, Cause, DISK_COPY, EventKind, Fence, Policies, StageRecorded, Staged};
 use crate::segments::{insert_segments, recount_volumes};
 use crate::sql::{args, column, json, statements};
 use crate::staging::expiry;
@@ -73,6 +74,8 @@ struct Facts {
 
 #[derive(Serialize)]
 struct StagedRow<'a> {
+    #[serde(skip)]
+    id: BitfileId,
     bitfile: i64,
     storage_class: &'a str,
     volume: Option<&'a str>,
@@ -97,6 +100,7 @@ async fn record(staged: &[Staged], fence: Option<&Fence>, tx: &mut Tx) -> Result
         match verdict {
             Ok((facts, expires)) => {
                 rows.push(StagedRow {
+                    id: item.bitfile,
                     bitfile: item.bitfile.column(),
                     storage_class: item.storage_class.as_str(),
                     volume: item.segments.first().map(|segment| segment.extent.volume.as_str()),
@@ -113,6 +117,7 @@ async fn record(staged: &[Staged], fence: Option<&Fence>, tx: &mut Tx) -> Result
         }
     }
     let mut completed = write(&rows, &segments, tx).await?;
+    tell(&rows, tx).await?;
     let garbage = unused_files(garbage, tx).await?;
     queue_reclaim(&garbage, now, tx).await?;
     let answer = |(item, verdict): (&Staged, Result<Timestamp, CatalogRefusal>)| match verdict {
@@ -120,6 +125,17 @@ async fn record(staged: &[Staged], fence: Option<&Fence>, tx: &mut Tx) -> Result
         Err(refusal) => StageRecorded::Refused(refusal),
     };
     Ok(staged.iter().zip(verdicts).map(answer).collect())
+}
+
+/// Tells that copies are back on disk, and until when.
+async fn tell(rows: &[StagedRow<'_>], tx: &mut Tx) -> Result<()> {
+    let expires: HashMap<_, _> = rows.iter().map(|row| (row.bitfile, Timestamp(row.expires_us))).collect();
+    let bitfiles: Vec<_> = rows.iter().map(|row| row.id).collect();
+    for mut found in events::watched(&bitfiles, EventKind::Restored, tx).await? {
+        found.what.expires = expires.get(&found.bitfile.column()).copied();
+        tx.tell(&found.bucket, &found.what, &Cause::default())?;
+    }
+    Ok(())
 }
 
 impl Facts {

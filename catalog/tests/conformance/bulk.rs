@@ -17,7 +17,8 @@ on_both! {
 }
 
 fn wish(site: &Site, bitfile: BitfileId, owner: &str, lifetime: Duration) -> NewRequest {
-    NewRequest { bitfile, account: account(owner), deadline: site.catalog.now().after(HOUR), lifetime, priority: 0 }
+    let deadline = site.catalog.now().after(HOUR);
+    NewRequest { bitfile, account: account(owner), deadline, lifetime, priority: 0, cause: None }
 }
 
 fn bulk(id: &str, owner: &str, files: Vec<(&str, std::result::Result<NewRequest, String>)>) -> NewBulk {

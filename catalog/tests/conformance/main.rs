@@ -7,6 +7,7 @@ mod accounts;
 mod adopt;
 mod bulk;
 mod concurrency;
+mod events;
 mod files;
 mod leases;
 mod migration;

@@ -58,6 +58,7 @@ pub(crate) async fn object(site: &Site, bucket: EntryId, key: &str, etag: &str) 
         attributes: "{}".to_owned(),
         hold: false,
         retain: None,
+        cause: Cause::default(),
     }
 }
 
@@ -70,7 +71,7 @@ pub(crate) async fn put_as(site: &Site, bucket: EntryId, key: &str, etag: &str) 
     site.catalog.put_object(new).await.unwrap_or_else(|error| panic!("{key}: {error}"))
 }
 
-fn delete(bucket: EntryId, key: &str, version: Option<Version>) -> DeleteObject {
+pub(crate) fn delete(bucket: EntryId, key: &str, version: Option<Version>) -> DeleteObject {
     let version =
         version.map(|version| if version.plain { VersionRef::Plain } else { VersionRef::Number(version.number) });
     DeleteObject {
@@ -81,6 +82,7 @@ fn delete(bucket: EntryId, key: &str, version: Option<Version>) -> DeleteObject 
         owner: account("alice"),
         bypass: false,
         only_hidden: false,
+        cause: Cause::default(),
     }
 }
 

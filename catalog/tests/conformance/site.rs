@@ -224,6 +224,7 @@ impl Site {
             deadline: self.catalog.now().after(HOUR),
             lifetime: 2 * HOUR,
             priority: 0,
+            cause: None,
         };
         self.catalog.request_stage(vec![request]).await.expect("a request").remove(0)
     }

@@ -215,6 +215,7 @@ impl Hsm {
             deadline: now.after(ask.deadline.unwrap_or(self.context.config.stage_deadline.duration())),
             lifetime: ask.lifetime.unwrap_or(usual),
             priority: ask.priority,
+            cause: None,
         });
         Ok(new.collect())
     }

@@ -1,6 +1,6 @@
 //! Removing objects: one, or a thousand of one request.
 
-use catalog::{DeleteObject, Deleted, Precondition, Tags};
+use catalog::{Cause, DeleteObject, Deleted, Precondition, Tags};
 use futures::{StreamExt as _, stream};
 use s3s::{S3Error, S3Request, S3Response, S3Result, dto::*, s3_error};
 
@@ -77,6 +77,7 @@ impl Door {
             owner,
             bypass: wish.bypass,
             only_hidden: false,
+            cause: Cause::default(),
         };
         self.catalog.delete_object(delete).await.map_err(|error| of_catalog(error, Asked::Object))
     }

@@ -1,6 +1,6 @@
 //! Writing objects: PUT, POST from a form, and copies, which move no bytes.
 
-use catalog::{Base, DISK_COPY, NewObject, Precondition, Retention, Tags};
+use catalog::{Base, Cause, DISK_COPY, NewObject, Precondition, Retention, Tags};
 use s3s::{S3Request, S3Response, S3Result, TrailingHeaders, dto::*, s3_error};
 use wire::{checksum::Sums, id::CosName};
 
@@ -334,6 +334,7 @@ impl Door {
             attributes: String::new(),
             hold: false,
             retain: None,
+            cause: Cause::account(owner.account.clone()),
         }
     }
 

@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use catalog::{
-    Bucket, CatalogError, DeleteObject, Object, ObjectData, Policies, Precondition, Reclass, Tags, VersionListing,
-    VersionRef,
+    Bucket, CatalogError, Cause, DeleteObject, Object, ObjectData, Policies, Precondition, Reclass, Tags,
+    VersionListing, VersionRef,
 };
 use daemon::Shutdown;
 use futures::{StreamExt as _, stream};
@@ -268,6 +268,7 @@ fn expire(bucket: &Bucket, object: Object) -> DeleteObject {
         owner: bucket.owner.clone(),
         bypass: false,
         only_hidden: false,
+        cause: Cause::lifecycle(),
     }
 }
 
@@ -284,6 +285,7 @@ fn remove(bucket: &Bucket, object: Object) -> DeleteObject {
         owner: bucket.owner.clone(),
         bypass: false,
         only_hidden: true,
+        cause: Cause::lifecycle(),
     }
 }
 
