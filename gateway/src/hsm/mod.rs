@@ -50,7 +50,7 @@ mod verify;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use catalog::{Catalog, DISK_COPY, Holder, Located, NewRequest, Purged, RequestState, StageRequest, Timestamp};
+use catalog::{Catalog, Cause, DISK_COPY, Holder, Located, NewRequest, Purged, RequestState, StageRequest, Timestamp};
 use daemon::Shutdown;
 use wire::{
     admin::{
@@ -198,7 +198,17 @@ impl Hsm {
     ///
     /// Those of the catalogue. A bitfile that cannot be staged is a request that failed.
     pub async fn stage(&self, asks: Vec<Ask>) -> Result<Vec<Ticket>, Failure> {
-        let wishes = self.wishes(asks).await?;
+        self.stage_because(asks, None).await
+    }
+
+    /// The same for a door that says where the request came from, for those who are told of it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Hsm::stage`].
+    pub async fn stage_because(&self, asks: Vec<Ask>, cause: Option<&Cause>) -> Result<Vec<Ticket>, Failure> {
+        let mut wishes = self.wishes(asks).await?;
+        wishes.iter_mut().for_each(|wish| wish.cause = cause.cloned());
         let requests = self.context.catalog.request_stage(wishes).await?;
         self.queued(&requests);
         Ok(requests.into_iter().map(|request| Ticket::new(self.clone(), request)).collect())

@@ -8,6 +8,8 @@ use daemon::config::{Problems, TimeSpan};
 use serde::{Deserialize, Serialize};
 use wire::id::CosName;
 
+use super::notify::{self, DestinationConfig};
+
 /// `[s3]`
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -34,8 +36,14 @@ pub struct S3Config {
     pub usage_every: TimeSpan,
     /// How long a day of lifecycle rules is. Other than 24 hours for tests only.
     pub lifecycle_day: TimeSpan,
+    /// How long an event waits for a destination that does not take it.
+    pub event_age: TimeSpan,
+    /// How many events wait for a destination at most.
+    pub event_limit: u64,
     /// Storage classes and the classes of service they mean; one that is not here is refused.
     pub classes: BTreeMap<String, CosName>,
+    /// Where buckets can have events told to.
+    pub notify: BTreeMap<String, DestinationConfig>,
 }
 
 fn cos(name: &str) -> CosName {
@@ -58,6 +66,9 @@ impl Default for S3Config {
             temporary_limit: TimeSpan::seconds(7 * 86_400),
             usage_every: TimeSpan::seconds(3600),
             lifecycle_day: TimeSpan::seconds(86_400),
+            event_age: TimeSpan::seconds(7 * 86_400),
+            event_limit: 100_000,
+            notify: BTreeMap::new(),
             classes: classes.into_iter().map(|(class, name)| (class.to_owned(), cos(name))).collect(),
         }
     }
@@ -89,6 +100,9 @@ temporary_limit = "7d"
 usage_every = "1h"
 # How long a day of lifecycle rules is: for tests that cannot wait for one. Answers tell of real days all the same.
 lifecycle_day = "1d"
+# What waits for a destination of events ([s3.notify] below) that does not take it: so long, and so many of the latest.
+event_age = "7d"
+event_limit = 100000
 
 # Storage classes of S3 and the classes of service they mean; STANDARD is that of objects whose writer names none.
 # Objects of GLACIER and DEEP_ARCHIVE that are on tape must be restored before they are read; others are waited for.
@@ -97,6 +111,17 @@ STANDARD = "disk"
 GLACIER_IR = "single"
 GLACIER = "single"
 DEEP_ARCHIVE = "standard"
+
+# Destinations of events. A bucket's notification configuration names one as arn:penstock:s3:::NAME. Gateways over one
+# catalogue have the same ones.
+[s3.notify]
+# [s3.notify.NAME]
+# webhook = "https://HOST/PATH"    # events are posted there as JSON; http:// is taken too
+# header_file = "/etc/penstock/hook"   # a file with one line, `Name: value`: a header that is sent with each post
+# ca = "/etc/penstock/hook-ca.pem"     # authorities of its certificate; left out, the system's
+# timeout = "10s"                      # for one post
+# [s3.notify.OTHER]
+# file = "/var/log/penstock/events.jsonl"   # events are appended, one a line
 "#;
 
     /// Whether any address is listened on.
@@ -114,12 +139,17 @@ DEEP_ARCHIVE = "standard"
             ("stall_limit", self.stall_limit),
             ("upload_limit", self.upload_limit),
             ("lifecycle_day", self.lifecycle_day),
+            ("event_age", self.event_age),
         ];
         for (key, span) in spans {
             if span.duration().is_zero() {
                 problems.add(format!("{section}.{key}"), "is nothing", "leave it out for the default");
             }
         }
+        if self.event_limit == 0 {
+            problems.add(format!("{section}.event_limit"), "is nothing", "leave it out for the default");
+        }
+        notify::check(&format!("{section}.notify"), &self.notify, problems);
         if !self.is_open() {
             return;
         }

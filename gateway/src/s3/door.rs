@@ -49,6 +49,7 @@ use super::{
     Door, Parts, S3Config, Services,
     access::{Access, Connection},
     before, cors, lifecycle,
+    notify::{self, RequestNumber},
     service::Service,
     signer::Auth,
     sts::{self, Shown, Sts},
@@ -104,6 +105,7 @@ pub async fn open(
     }));
     lifecycle::start(&door);
     usage::start(&door);
+    notify::start(&door).await?;
     let mut builder = S3ServiceBuilder::new(Service(door.clone()));
     builder.set_auth(Auth(door.clone()));
     builder.set_access(Access(door.clone()));
@@ -288,6 +290,7 @@ impl House {
                 Err(error) => error.to_http_response().map_err(|error| s3s::HttpError::new(error.into()))?,
                 Ok(()) => {
                     request.extensions_mut().insert(about);
+                    request.extensions_mut().insert(RequestNumber(Arc::from(id.as_str())));
                     self.pass_on(request).await?
                 }
             }

@@ -6,12 +6,13 @@
 //! operations: buckets, settings; read, write, remove, listing, uploads, marks, restore
 //! beside them: signer (keys), access (policy, acl), data (what becomes of bytes), checksum, attributes, secrets
 //! temporary keys: sts (given for a certificate), temporary (what they are)
-//! by the clock: lifecycle (rules that hide, remove and move versions), usage (what lies in buckets)
+//! by the clock: lifecycle (rules that hide, remove and move versions), usage (what lies in buckets),
+//!   notify (events, told to who wants to hear)
 //! ```
 //!
 //! - `s3s` is behind `service` and `access`; nothing else knows how its traits are called.
-//! - Pure: `acl`, `policy`, `attributes`, `checksum`, `shown`, `error`, `cors`, `sigv2`, `lifecycle::rules`, all of `sts` but
-//!   its first file.
+//! - Pure: `acl`, `policy`, `attributes`, `checksum`, `shown`, `error`, `cors`, `sigv2`, `lifecycle::rules`,
+//!   `notify::rules`, `notify::record`, all of `sts` but its first file.
 //!
 //! Owns the listening sockets and the site's sealing key. Talks to the catalogue, to [`crate::transfer`] for bytes, and
 //! to [`crate::hsm`] for what is on tape. Never decides where bytes lie.
@@ -32,6 +33,7 @@ mod error;
 mod lifecycle;
 mod listing;
 mod marks;
+mod notify;
 #[cfg(test)]
 mod parser_tests;
 mod policy;
@@ -57,7 +59,7 @@ use s3s::{S3Result, s3_error};
 use wire::id::EntryId;
 
 use self::secrets::Sealer;
-pub use self::{config::S3Config, door::open};
+pub use self::{config::S3Config, door::open, notify::DestinationConfig};
 use crate::{
     hsm::Hsm,
     identity::Identities,

@@ -1,6 +1,6 @@
 //! Removing objects: one, or a thousand of one request.
 
-use catalog::{Cause, DeleteObject, Deleted, Precondition, Tags};
+use catalog::{Cause, DeleteObject, Deleted, Precondition, Tags, Way};
 use futures::{StreamExt as _, stream};
 use s3s::{S3Error, S3Request, S3Response, S3Result, dto::*, s3_error};
 
@@ -8,6 +8,7 @@ use super::{
     Door,
     access::{BucketView, Call, attributes_of},
     error::{Asked, of_catalog},
+    notify,
     read::expected_owner,
     shown,
 };
@@ -31,6 +32,7 @@ impl Door {
         request: S3Request<DeleteObjectInput>,
     ) -> S3Result<S3Response<DeleteObjectOutput>> {
         let call = Call::of(&request)?;
+        let cause = notify::cause(&request, Way::Plain);
         let input = request.input;
         let view = self.bucket(&input.bucket).await?;
         expected_owner(&view, input.expected_bucket_owner.as_deref())?;
@@ -49,7 +51,7 @@ impl Door {
         let bypass = input.bypass_governance_retention == Some(true);
         let wish = Wish { key: input.key.to_string(), version: input.version_id, condition, bypass };
         let had_version = wish.version.is_some();
-        let deleted = self.remove(&call, &view, wish).await?;
+        let deleted = self.remove(&call, &view, wish, cause).await?;
         let marker = deleted.marker.then_some(true);
         let version = deleted.version.filter(|_| had_version || deleted.marker).map(shown::version_id);
         Ok(S3Response::new(DeleteObjectOutput {
@@ -59,7 +61,7 @@ impl Door {
         }))
     }
 
-    async fn remove(&self, call: &Call, view: &BucketView, wish: Wish) -> S3Result<Deleted> {
+    async fn remove(&self, call: &Call, view: &BucketView, wish: Wish, cause: Cause) -> S3Result<Deleted> {
         let action = if wish.version.is_some() { "s3:DeleteObjectVersion" } else { "s3:DeleteObject" };
         let version = wish.version.as_deref().map(shown::version_ref).transpose()?;
         let existing = self.version(view, &wish.key, version).await?;
@@ -77,7 +79,7 @@ impl Door {
             owner,
             bypass: wish.bypass,
             only_hidden: false,
-            cause: Cause::default(),
+            cause,
         };
         self.catalog.delete_object(delete).await.map_err(|error| of_catalog(error, Asked::Object))
     }
@@ -87,6 +89,7 @@ impl Door {
         request: S3Request<DeleteObjectsInput>,
     ) -> S3Result<S3Response<DeleteObjectsOutput>> {
         let call = Call::of(&request)?;
+        let cause = notify::cause(&request, Way::Plain);
         let input = request.input;
         let view = self.bucket(&input.bucket).await?;
         expected_owner(&view, input.expected_bucket_owner.as_deref())?;
@@ -94,7 +97,7 @@ impl Door {
             return Err(s3_error!(MalformedXML, "one request removes from 1 to {} keys", MAX_KEYS));
         }
         let bypass = input.bypass_governance_retention == Some(true);
-        let (call, view) = (&call, &view);
+        let (call, view, cause) = (&call, &view, &cause);
         let removed = stream::iter(input.delete.objects).map(|object| async move {
             let wish = Wish {
                 key: object.key.to_string(),
@@ -114,7 +117,7 @@ impl Door {
                 bypass,
             };
             let (key, version) = (wish.key.clone(), wish.version.clone());
-            (key, version, self.remove(call, view, wish).await)
+            (key, version, self.remove(call, view, wish, cause.clone()).await)
         });
         let removed: Vec<_> = removed.buffered(AT_ONCE).collect().await;
         let quiet = input.delete.quiet == Some(true);

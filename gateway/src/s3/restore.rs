@@ -6,7 +6,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use catalog::{DISK_COPY, Located, ObjectData};
+use catalog::{DISK_COPY, Located, ObjectData, Way};
 use s3s::{S3Request, S3Response, S3Result, dto::*, s3_error};
 use wire::id::CosName;
 
@@ -15,6 +15,7 @@ use super::{
     access::Call,
     acl::Permission,
     error::{Asked, coded, of_catalog, of_failure},
+    notify,
     read::Found,
     shown,
 };
@@ -100,6 +101,7 @@ impl Door {
         request: S3Request<RestoreObjectInput>,
     ) -> S3Result<S3Response<RestoreObjectOutput>> {
         let call = Call::of(&request)?;
+        let cause = notify::cause(&request, Way::Plain);
         let input = request.input;
         let version = input.version_id.as_deref();
         let wanted = ("s3:RestoreObject", Permission::Write);
@@ -141,7 +143,7 @@ impl Door {
             lifetime: Some(lifetime(self.catalog.now(), days)),
             deadline: None,
         };
-        let tickets = self.hsm.stage(vec![ask]).await.map_err(of_failure)?;
+        let tickets = self.hsm.stage_because(vec![ask], Some(&cause)).await.map_err(of_failure)?;
         if tickets.is_empty() {
             return Err(coded("ServiceUnavailable", hyper::StatusCode::SERVICE_UNAVAILABLE, "no request was made"));
         }
@@ -156,7 +158,12 @@ impl Door {
 /// The class that an object's writer named. Of what was written without one, or as `STANDARD`, or by another door, where
 /// it is: on disk `STANDARD`; on tape only a class that means its class of service, rather one whose objects are waited
 /// for than one that must be restored.
-fn class_of(named: Option<&str>, on_tape_only: bool, cos: &CosName, classes: &BTreeMap<String, CosName>) -> String {
+pub(super) fn class_of(
+    named: Option<&str>,
+    on_tape_only: bool,
+    cos: &CosName,
+    classes: &BTreeMap<String, CosName>,
+) -> String {
     if let Some(named) = named.filter(|named| *named != STANDARD) {
         return named.to_owned();
     }

@@ -61,6 +61,8 @@ operations! {
     get_bucket_lifecycle_configuration => lifecycle(GetBucketLifecycleConfigurationInput) -> GetBucketLifecycleConfigurationOutput;
     put_bucket_lifecycle_configuration => set_lifecycle(PutBucketLifecycleConfigurationInput) -> PutBucketLifecycleConfigurationOutput;
     delete_bucket_lifecycle => drop_lifecycle(DeleteBucketLifecycleInput) -> DeleteBucketLifecycleOutput;
+    get_bucket_notification_configuration => notification(GetBucketNotificationConfigurationInput) -> GetBucketNotificationConfigurationOutput;
+    put_bucket_notification_configuration => set_notification(PutBucketNotificationConfigurationInput) -> PutBucketNotificationConfigurationOutput;
     get_public_access_block => public_access(GetPublicAccessBlockInput) -> GetPublicAccessBlockOutput;
     put_public_access_block => set_public_access(PutPublicAccessBlockInput) -> PutPublicAccessBlockOutput;
     delete_public_access_block => drop_public_access(DeletePublicAccessBlockInput) -> DeletePublicAccessBlockOutput;

@@ -36,7 +36,7 @@ fn absent(code: &'static str, what: &str) -> s3s::S3Error {
 
 impl Door {
     /// The bucket, if the caller may do this to it.
-    async fn settled<T>(&self, request: &S3Request<T>, bucket: &str, action: &str) -> S3Result<BucketView> {
+    pub(super) async fn settled<T>(&self, request: &S3Request<T>, bucket: &str, action: &str) -> S3Result<BucketView> {
         self.settled_by(request, bucket, action, None).await
     }
 

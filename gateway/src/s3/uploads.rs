@@ -5,7 +5,7 @@
 //! Amazon S3 User Guide, "Multipart upload limits" and "Checking object integrity": parts from 5 MiB but the last, 1 to
 //! 10,000, the tag of the whole from the tags of the parts.
 
-use catalog::{CompleteUpload, NewPart, NewUpload, Object, Upload, UploadPart};
+use catalog::{CompleteUpload, NewPart, NewUpload, Object, Upload, UploadPart, Way};
 use md5::Digest as _;
 use s3s::{S3Request, S3Response, S3Result, dto::*, s3_error};
 use wire::checksum::Sums;
@@ -20,7 +20,7 @@ use super::{
     checksum::{Algorithm, Kept, announced, joined},
     data::{Became, Becomes},
     error::{Asked, of_catalog},
-    lifecycle,
+    lifecycle, notify,
     read::{Conditions, no_encryption},
     restore::STANDARD,
     shown::{self, timestamp},
@@ -257,6 +257,7 @@ impl Door {
         request: S3Request<CompleteMultipartUploadInput>,
     ) -> S3Result<S3Response<CompleteMultipartUploadOutput>> {
         let call = Call::of(&request)?;
+        let cause = notify::cause(&request, Way::Parts);
         let input = request.input;
         let view = self.bucket(&input.bucket).await?;
         view.need_key(&call, "s3:PutObject", &input.key, None)?;
@@ -305,6 +306,7 @@ impl Door {
             .collect();
         let owner = self.identities.account(&upload.account).await.map_err(super::error::of_failure)?;
         let mut object = self.blank(&view, &upload.key, &owner, upload.cos.clone());
+        object.cause = cause;
         object.precondition = precondition(input.if_match.as_ref(), input.if_none_match.as_ref());
         object.mode = kept.object.acl.as_ref().map_or(0o600, acl::Acl::mode);
         object.disk_class.clone_from(&parts[0].disk_class);

@@ -1,6 +1,6 @@
 //! Writing objects: PUT, POST from a form, and copies, which move no bytes.
 
-use catalog::{Base, Cause, DISK_COPY, NewObject, Precondition, Retention, Tags};
+use catalog::{Base, Cause, DISK_COPY, NewObject, Precondition, Retention, Tags, Way};
 use s3s::{S3Request, S3Response, S3Result, TrailingHeaders, dto::*, s3_error};
 use wire::{checksum::Sums, id::CosName};
 
@@ -12,7 +12,7 @@ use super::{
     checksum::{Algorithm, Kept, announced, md5_of_header},
     data::{Became, Becomes, Incoming},
     error::{Asked, of_catalog},
-    lifecycle,
+    lifecycle, notify,
     read::{Conditions, Found, expected_owner, no_encryption},
     restore::STANDARD,
     shown::{self, timestamp},
@@ -219,6 +219,8 @@ impl Door {
 
     pub(super) async fn put(&self, request: S3Request<PutObjectInput>) -> S3Result<S3Response<PutObjectOutput>> {
         let call = Call::of(&request)?;
+        let form = request.method == hyper::Method::POST;
+        let cause = notify::cause(&request, if form { Way::Form } else { Way::Plain });
         let trailers = request.trailing_headers;
         let input = request.input;
         no_encryption(&[
@@ -273,6 +275,7 @@ impl Door {
         let incoming = announced.incoming(&call, input.body, trailers, Algorithm::Crc64Nvme)?;
         let mut new = self.blank(&view, &input.key, &owner, cos.clone());
         new.precondition = condition;
+        new.cause = cause;
         new.mode = acl.mode();
         new.storage_class = class;
         new.hold = locks.hold;
@@ -350,6 +353,7 @@ impl Door {
 
     pub(super) async fn copy(&self, request: S3Request<CopyObjectInput>) -> S3Result<S3Response<CopyObjectOutput>> {
         let call = Call::of(&request)?;
+        let cause = notify::cause(&request, Way::Copy);
         let input = request.input;
         no_encryption(&[
             input.server_side_encryption.as_ref().map(|kind| kind.as_str()),
@@ -413,6 +417,7 @@ impl Door {
         attributes.acl = Some(acl.clone());
         let cos = self.class(class.as_deref())?;
         let mut new = self.blank(&view, &input.key, &owner, cos);
+        new.cause = cause;
         new.mode = acl.mode();
         new.storage_class = class;
         new.hold = locks.hold;

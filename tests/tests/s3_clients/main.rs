@@ -1,9 +1,10 @@
 //! Clients that nobody here wrote, against the S3 door of a whole site: curl, aws, s3cmd, rclone; boto3 and minio-py;
-//! s3fs, mounted. What is archived, by aws and rclone. Temporary keys, by those that ask for them.
+//! s3fs, mounted. What is archived, by aws and rclone, and what buckets tell. Temporary keys, by those that ask for them.
 //!
 //! A client that is not installed fails its test: `tests/prepare` installs them.
 
 mod archive;
+mod events;
 mod libraries;
 mod mounted;
 mod programs;

@@ -224,7 +224,7 @@ impl Walk {
             }
             let account = bucket.owner.clone();
             let ask = Ask { bitfile, account, deadline: None, lifetime: None, priority: LAST };
-            return Ok(match self.door.hsm.stage(vec![ask]).await {
+            return Ok(match self.door.hsm.stage_because(vec![ask], Some(&Cause::lifecycle())).await {
                 Ok(_) => Done::Recalled,
                 Err(failure) => {
                     warn!(bucket = bucket.name, key = object.key, %failure, "not asked back for its next storage class");
