@@ -50,6 +50,7 @@ async fn a_bucket_is_counted_alike_in_pages_of_any_size(site: Site) {
         owner: account("alice"),
         bypass: false,
         only_hidden: false,
+        cause: Cause::default(),
     };
     site.catalog.delete_object(hide).await.expect("hidden");
     for (key, parts) in [("u", 2), ("u", 0), ("v", 1)] {
