@@ -167,8 +167,10 @@ async fn a_batch_from_two_movers_takes_one_mount_for_each_copy() {
     for path in &paths {
         sink(&site, path).await;
     }
-    let mounts: u64 = site.gateway.hsm.drives().await.iter().map(|drive| drive.mounts).sum();
-    assert_eq!(mounts, 2, "one for each copy");
+    // Movers tell of their drives now and then.
+    let mounts = async || site.gateway.hsm.drives().await.iter().map(|drive| drive.mounts).sum::<u64>();
+    eventually("both mounts are told of", async || mounts().await >= 2).await;
+    assert_eq!(mounts().await, 2, "one for each copy");
 }
 
 #[tokio::test(flavor = "multi_thread")]
