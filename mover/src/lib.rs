@@ -110,6 +110,7 @@ pub enum StartError {
 pub struct Mover {
     name: MoverId,
     address: SocketAddr,
+    http: Option<String>,
     reader: Reader,
 }
 
@@ -172,11 +173,12 @@ impl Mover {
             shutdown: shutdown.clone(),
         };
         let name = config.name.clone();
+        let door = env.http.as_deref().and_then(|door| door.tls.clone().or_else(|| door.clear.clone()));
         let reader = Reader::new(env.clone());
         let hub = Hub::start(config, env, opener, changed);
         shutdown.spawn(control::listen(listener, tls, hub, shutdown.clone()));
         info!(mover = %name, %address, "mover is ready");
-        Ok(Self { name, address, reader })
+        Ok(Self { name, address, http: door, reader })
     }
 
     /// Its name.
@@ -189,6 +191,12 @@ impl Mover {
     #[must_use]
     pub fn reader(&self) -> Reader {
         self.reader.clone()
+    }
+
+    /// What URLs begin with of what it serves by HTTP, with TLS if it has both; `None` if it serves nobody so.
+    #[must_use]
+    pub fn http(&self) -> Option<&str> {
+        self.http.as_deref()
     }
 
     /// Where it listens for gateways.

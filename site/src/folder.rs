@@ -30,6 +30,8 @@ pub const METRICS_PORT: u16 = 2813;
 pub const S3_PORT: u16 = 2840;
 /// Where the WebDAV door of a new site listens.
 pub const WEBDAV_PORT: u16 = 2842;
+/// Where the first mover of a new site serves clients by HTTP; the others take the next ports.
+pub const MOVER_HTTP_PORT: u16 = 2843;
 
 /// The folder of a site on one machine.
 #[derive(Clone, Debug)]

@@ -126,6 +126,7 @@ fn announce(folder: &SiteFolder, site: &RunningSite) {
   FTP       {ftp} (TLS, client certificate)
   S3        {s3}
   WebDAV    {webdav}
+  movers    {movers}
   admin     {admin}
   metrics   {metrics}
 
@@ -140,10 +141,20 @@ fn announce(folder: &SiteFolder, site: &RunningSite) {
             .doors
             .webdav
             .map_or_else(|| "off".to_owned(), |address| format!("{address} (TLS, client certificate; Tape REST)")),
+        movers = movers_doors(site),
         admin = site.doors.admin,
         metrics = site.doors.metrics.map_or_else(|| "off".to_owned(), |address| format!("http://{address}/metrics")),
         ca = folder.ca_certificate().display(),
         credential = folder.user_credential(&site.user).display(),
         port = ftp.port(),
     ));
+}
+
+/// Where movers serve the clients that a door sends to them.
+fn movers_doors(site: &RunningSite) -> String {
+    let doors: Vec<_> = site.movers.iter().filter_map(Mover::http).collect();
+    if doors.is_empty() {
+        return "no HTTP of their own ([http] in mover1.toml)".to_owned();
+    }
+    format!("{} (data of S3 and WebDAV clients that follow redirects)", doors.join(", "))
 }

@@ -14,7 +14,7 @@ use daemon::{
     role::Role,
 };
 
-use crate::folder::{ADMIN_PORT, FTP_PORT, METRICS_PORT, S3_PORT, SiteFolder, WEBDAV_PORT};
+use crate::folder::{ADMIN_PORT, FTP_PORT, METRICS_PORT, MOVER_HTTP_PORT, S3_PORT, SiteFolder, WEBDAV_PORT};
 
 /// What a new site is like.
 #[derive(Clone, Debug, Args)]
@@ -221,10 +221,15 @@ fn classes(new: &NewSite) -> String {
 
 /// Movers' control ports follow the doors'.
 fn control_port(new: &NewSite, number: usize) -> u16 {
+    mover_port(new, METRICS_PORT, number)
+}
+
+/// The port of a mover: `number` behind `usual`, as far as the site's ports are shifted.
+fn mover_port(new: &NewSite, usual: u16, number: usize) -> u16 {
     if new.port == 0 {
         return 0;
     }
-    u16::try_from(number).map_or(0, |number| new.port.saturating_add(METRICS_PORT - FTP_PORT).saturating_add(number))
+    u16::try_from(number).map_or(0, |number| new.port.saturating_add(usual - FTP_PORT).saturating_add(number))
 }
 
 fn mover_configuration(folder: &SiteFolder, new: &NewSite, number: usize) -> String {
@@ -245,6 +250,9 @@ clients = {trusted}
 [data]
 listen = [{listen}]
 
+[http]
+listen = {http}
+
 [[volumes]]
 label = "{name}.disk1"
 folder = {disk}
@@ -255,6 +263,7 @@ create = true
         ca = quoted(folder.ca_certificate().display()),
         trusted = quoted(folder.trusted().display()),
         listen = quoted(new.listen),
+        http = quoted(std::net::SocketAddr::new(new.listen, mover_port(new, MOVER_HTTP_PORT, number - 1))),
         disk = quoted(folder.disk(number).display()),
     );
     if let Some(capacity) = new.disk {
@@ -312,6 +321,20 @@ mod tests {
             })
             .collect();
         assert_eq!(drives, [2, 1], "drives go round");
+    }
+
+    #[test]
+    fn movers_of_a_new_site_serve_http_each_at_its_port() {
+        let folder = SiteFolder::new("/srv/site".into());
+        let listen = |new: &NewSite, number| {
+            let text = mover_configuration(&folder, new, number);
+            let mover = config::parse::<mover::MoverConfig>("mover.toml", &text, []);
+            let http = mover.unwrap_or_else(|error| panic!("{error}\n{text}")).settings.http;
+            http.listen.map(|address| address.to_string())
+        };
+        assert_eq!(listen(&NewSite::default(), 1).as_deref(), Some("127.0.0.1:2843"));
+        assert_eq!(listen(&NewSite::default(), 2).as_deref(), Some("127.0.0.1:2844"));
+        assert_eq!(listen(&NewSite { port: 0, ..NewSite::default() }, 2).as_deref(), Some("127.0.0.1:0"));
     }
 
     #[test]

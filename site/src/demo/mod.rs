@@ -52,6 +52,8 @@ async fn show(demo: &Demo, folder: &TemporaryFolder, screen: &Screen, shutdown: 
     let running = serve::start(&site, &new, shutdown).await.context("start the site")?;
     screen.say(&format!("in {}, ready in {} ms", site.path().display(), began.elapsed().as_millis()));
     screen.say(&format!("FTP door {}, admin door {}", running.doors.ftp, running.doors.admin));
+    let movers: Vec<_> = running.movers.iter().filter_map(mover::Mover::http).collect();
+    screen.say(&format!("clients of S3 and WebDAV get their data from the movers: {}", movers.join(", ")));
 
     let local = files::gather(&demo.files, demo.size, folder.path(), screen)?;
     let tour = Tour::open(&site, &running, screen, demo.streams, local, folder.path()).await?;
