@@ -1,4 +1,4 @@
-//! Bytes between an HTTP client and a mover, through a door: for clients that are not sent to a mover.
+//! Bytes between an HTTP client and a mover: through a door, or past it where the client can be sent to the mover.
 //!
 //! Owns nothing. Talks to [`crate::transfer`]. What movers of this process have is read from them without a connection;
 //! to the data endpoints of others it connects as a client would, and counts what goes through as relayed. Holds no more of
@@ -20,14 +20,14 @@ use tokio::{
 use wire::{
     extent::ByteRange,
     id::{BitfileId, CosName},
-    mover::{Framing, PeerCheck, Security, TlsSide},
+    mover::{BodySpec, Framing, PeerCheck, Security, TlsSide},
 };
 
 use crate::{
     failure::{Failure, FailureKind},
     files::Readable,
     identity::Principal,
-    redirect::{self, Reason, Route},
+    redirect::{self, Exit, Reason, Route},
     transfer::{
         DataPort, Here, Part, Pipe, PortSpec, Publisher, Retrieve, Running, Side, Step, Store, Summary, Transfers,
     },
@@ -70,6 +70,16 @@ pub(crate) struct Relay {
     shutdown: Shutdown,
 }
 
+/// How a body goes straight to a mover.
+pub(crate) struct Away {
+    pub(crate) exit: Exit,
+    /// The client came over TLS.
+    pub(crate) secure: bool,
+    /// The request's path, for the address that the client is told.
+    pub(crate) path: String,
+    pub(crate) body: BodySpec,
+}
+
 /// Why a body was not passed on whole.
 enum Passing<R> {
     /// It is the client's fault.
@@ -100,6 +110,16 @@ impl Relay {
         self.transfers.route(bitfile, secure).await
     }
 
+    /// Whether a client that brings a new file of this class can be sent to a mover; `secure` if it came over TLS.
+    pub(crate) async fn has_door(&self, cos: Option<&CosName>, secure: bool) -> bool {
+        self.transfers.has_door(cos, secure).await
+    }
+
+    /// Until when the door's work goes on.
+    pub(crate) const fn shutdown(&self) -> &Shutdown {
+        &self.shutdown
+    }
+
     /// Counts a client that was sent away.
     pub(crate) fn sent_away(&self) {
         metrics::counter!("penstock_redirects_total", "door" => self.door).increment(1);
@@ -117,11 +137,12 @@ impl Relay {
         publisher: Arc<dyn Publisher>,
         body: B,
         decide: oneshot::Sender<B::Verdict>,
+        reason: Reason,
     ) -> Result<Result<Summary, Failure>, B::Refusal> {
         let mut port = self.port(what.cos.as_ref()).await?;
         let mut running = self.transfers.store_as(&mut port, what, publisher);
         let mut pipe = self.connected(&mut running).await?;
-        let verdict = match self.pass_on(body, &mut pipe).await {
+        let verdict = match self.pass_on(body, &mut pipe, reason).await {
             Ok(verdict) => verdict,
             Err(Passing::Refused(refusal)) => {
                 running.cancel();
@@ -142,6 +163,40 @@ impl Relay {
             tracing::debug!(%error, "the mover's connection ended early");
         }
         Ok(running.done().await)
+    }
+
+    /// Has a body brought to a mover by its client, which is sent there with it, and published: `publisher` hears what the
+    /// body said of itself. Returns how the transfer ended.
+    ///
+    /// # Errors
+    ///
+    /// Why the client was not sent away.
+    pub(crate) async fn store_away(
+        &self,
+        what: Store,
+        publisher: Arc<dyn Publisher>,
+        way: Away,
+    ) -> Result<Result<Summary, Failure>, Failure> {
+        let side = Side::Http { secure: way.secure, body: way.body };
+        let mut port = self.open(what.cos.as_ref(), side, Security::Clear).await?;
+        let mut running = self.transfers.store_as(&mut port, what, publisher);
+        let step = loop {
+            match running.next().await {
+                Some(Step::Door { mover, channel }) => break (mover, channel),
+                Some(Step::Done(result)) => return Err(result.err().unwrap_or_else(early)),
+                None => return Err(early()),
+                Some(_) => {}
+            }
+        };
+        let departure = self.transfers.departure(step, way.secure, &way.path);
+        if !departure.is_some_and(|departure| way.exit.leave(departure)) {
+            return Err(Failure::new(FailureKind::Unavailable, "the mover or the client went away: send it again"));
+        }
+        let done = running.done().await;
+        if let Ok(summary) = &done {
+            metrics::counter!("penstock_direct_bytes_total", "door" => self.door).increment(summary.bytes);
+        }
+        Ok(done)
     }
 
     /// A part of a file as a stream of its bytes. Returns when the first can be read.
@@ -191,13 +246,19 @@ impl Relay {
     }
 
     async fn port(&self, cos: Option<&CosName>) -> Result<DataPort, Failure> {
+        let side = Side::Passive { delayed: true, striped: false, ipv6: false, renew: false };
+        let security = Security::Tls { side: TlsSide::ByConnection, peer: PeerCheck::Site };
+        self.open(cos, side, security).await
+    }
+
+    async fn open(&self, cos: Option<&CosName>, side: Side, security: Security) -> Result<DataPort, Failure> {
         let spec = PortSpec {
             door: self.door,
             framing: Framing::Stream,
             streams: 1,
-            security: Security::Tls { side: TlsSide::ByConnection, peer: PeerCheck::Site },
+            security,
             peer: None,
-            side: Side::Passive { delayed: true, striped: false, ipv6: false, renew: false },
+            side,
             buffer_bytes: None,
             cos: cos.cloned(),
             rate_limit: None,
@@ -207,7 +268,6 @@ impl Relay {
 
     /// Waits until the mover of a transfer listens, and connects.
     async fn connected(&self, running: &mut Running) -> Result<Pipe, Failure> {
-        let early = || Failure::new(FailureKind::Internal, "a transfer ended before it began");
         loop {
             match running.next().await {
                 Some(Step::Passive(addresses)) => {
@@ -222,7 +282,12 @@ impl Relay {
     }
 
     /// Copies a body to a mover; what is found of it.
-    async fn pass_on<B: Body>(&self, mut body: B, pipe: &mut Pipe) -> Result<B::Verdict, Passing<B::Refusal>> {
+    async fn pass_on<B: Body>(
+        &self,
+        mut body: B,
+        pipe: &mut Pipe,
+        reason: Reason,
+    ) -> Result<B::Verdict, Passing<B::Refusal>> {
         let mut bytes = 0;
         let passed = async {
             loop {
@@ -235,7 +300,7 @@ impl Relay {
             Ok(())
         };
         let passed = passed.await;
-        self.relayed("put", bytes);
+        self.relayed(reason.put_label(), bytes);
         passed?;
         let verdict = body.end(bytes).map_err(Passing::Refused)?;
         pipe.flush().await.map_err(Passing::Broken)?;
@@ -281,6 +346,10 @@ impl Relay {
     fn relayed(&self, reason: &'static str, bytes: u64) {
         metrics::counter!("penstock_relayed_bytes_total", "door" => self.door, "reason" => reason).increment(bytes);
     }
+}
+
+fn early() -> Failure {
+    Failure::new(FailureKind::Internal, "a transfer ended before it began")
 }
 
 /// How a file comes.

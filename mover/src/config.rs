@@ -338,8 +338,8 @@ open_limit = "2m"
 stall_limit = "10m"
 
 [http]
-# Where HTTP clients read that a gateway sent here (307): with TLS by the certificate above, which clients must trust,
-# and without. Left out, gateways send nobody here.
+# Where HTTP clients read and write that a gateway sent here (307): with TLS by the certificate above, which clients
+# must trust, and without. Left out, gateways send nobody here.
 # listen = "192.0.2.1:2843"
 # listen_clear = "192.0.2.1:2844"
 # The name of this host in what clients are told; left out, the address above.

@@ -9,7 +9,7 @@
 //! - [`config`]: what a mover is told.
 //! - `control`: gateways, their requests and what they are told; one task owns the tables.
 //! - `job`: what a transfer moves, and how: every pair of source and sink that makes sense.
-//! - `http`: clients that a gateway sent here read files by HTTP.
+//! - `http`: clients that a gateway sent here read and write files by HTTP.
 //! - `data`: data endpoints and their connections, in stream mode and MODE E, clear and TLS.
 //! - `disk`: disk volumes.
 //! - `drives`: tape drives and libraries behind handles.
@@ -164,7 +164,6 @@ impl Mover {
             http: http.door(),
             shutdown: shutdown.clone(),
         };
-        http.serve(&config, &env, &tls);
         let opener = Opener {
             ports,
             tls: tls.clone(),
@@ -175,7 +174,8 @@ impl Mover {
         let name = config.name.clone();
         let door = env.http.as_deref().and_then(|door| door.tls.clone().or_else(|| door.clear.clone()));
         let reader = Reader::new(env.clone());
-        let hub = Hub::start(config, env, opener, changed);
+        let hub = Hub::start(config.clone(), env.clone(), opener, changed);
+        http.serve(&config, &env, &hub, &tls);
         shutdown.spawn(control::listen(listener, tls, hub, shutdown.clone()));
         info!(mover = %name, %address, "mover is ready");
         Ok(Self { name, address, http: door, reader })

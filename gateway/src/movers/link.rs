@@ -30,7 +30,10 @@ use tokio_rustls::client::TlsStream;
 use tracing::{debug, info, warn};
 use wire::{
     id::{ChannelId, TransferId},
-    mover::{Call, ChannelSpec, Event, Fault, FaultKind, Job, Outcome, PROTOCOL_VERSION, Request, VolumeFile, frame},
+    mover::{
+        Call, ChannelSpec, Event, Fault, FaultKind, HttpAnswer, Job, Outcome, PROTOCOL_VERSION, Request, VolumeFile,
+        frame,
+    },
 };
 
 use super::{
@@ -68,6 +71,7 @@ pub(super) enum Command {
     Settle { transfer: TransferId },
     Abandon { transfer: TransferId },
     Confirm { files: Vec<VolumeFile> },
+    Answer { channel: ChannelId, answer: HttpAnswer },
 }
 
 /// The owner of one mover's connection.
@@ -175,8 +179,9 @@ impl Owner {
                 table.close_later(channel);
                 Vec::new()
             }
-            // Made up for after the next connection: by the list of unconfirmed files, and by cancelling there.
-            Command::Cancel { .. } | Command::Confirm { .. } => Vec::new(),
+            // Made up for after the next connection: by the list of unconfirmed files, and by cancelling there. A client
+            // that hears nothing asks again.
+            Command::Cancel { .. } | Command::Confirm { .. } | Command::Answer { .. } => Vec::new(),
         };
         self.without_mover(effects);
     }
@@ -315,6 +320,7 @@ impl Owner {
                 Vec::new()
             }
             Command::Cancel { transfer } => vec![Effect::Send(Request::Cancel { transfer })],
+            Command::Answer { channel, answer } => vec![Effect::Send(Request::Answer { channel, answer })],
             Command::Settle { transfer } => table.settle(transfer),
             Command::Abandon { transfer } => table.abandon(transfer),
             Command::Confirm { mut files } => {

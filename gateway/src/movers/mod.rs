@@ -41,7 +41,7 @@ use daemon::{
 use tokio::sync::{mpsc, oneshot, watch};
 use wire::{
     id::{ChannelId, Epoch, GatewayId, MoverId, TransferId, VolumeLabel},
-    mover::{Answer, Call, ChannelSpec, FaultKind, Job, MoverStatus, Open, Sink, VolumeFile},
+    mover::{Answer, Call, ChannelSpec, FaultKind, HttpAnswer, Job, MoverStatus, Open, Sink, VolumeFile},
 };
 
 pub use self::{
@@ -265,6 +265,14 @@ impl Movers {
             if let Some(link) = self.0.links.get(&mover) {
                 let _ = link.commands.send(Command::Confirm { files });
             }
+        }
+    }
+
+    /// What the HTTP client of a data endpoint hears, behind its body. Lost if the mover is away, which then says something
+    /// itself.
+    pub fn answer(&self, mover: &MoverId, channel: ChannelId, answer: HttpAnswer) {
+        if let Some(link) = self.0.links.get(mover) {
+            let _ = link.commands.send(Command::Answer { channel, answer });
         }
     }
 

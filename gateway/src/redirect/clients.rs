@@ -5,7 +5,10 @@
 //! AWS CLI, boto3, the AWS SDKs of JavaScript and Rust stop at a 307, s3cmd follows its host and drops the query.
 //! curl and its library follow only if told to (`-L`), which their name does not say.
 
-use hyper::{HeaderMap, header::USER_AGENT};
+use hyper::{
+    HeaderMap,
+    header::{EXPECT, USER_AGENT},
+};
 
 use super::Reason;
 
@@ -32,6 +35,14 @@ const FOLLOW: &[&str] = &[
     "opendal/",
 ];
 
+/// The same for clients that follow on PUT, with their body: fewer. Newer versions of rclone have another library and do
+/// not ([`OLD_RCLONE`]).
+const FOLLOW_WITH_BODY: &[&str] = &["libdavix/", "davix/", "gfal2", "aws-sdk-go/", "aws-sdk-cpp/", "s3fs/"];
+
+/// The version of rclone, and of Amazon's first SDK for Go in it, of which it was measured that it follows on PUT; one of
+/// the second SDK was measured not to.
+const OLD_RCLONE: (u32, u32) = (1, 60);
+
 /// Whether a client that reads may be sent away: by its own word, else by what was said of the key that it signs with
 /// (`key`; `None` if nothing was), else by the table.
 ///
@@ -39,6 +50,28 @@ const FOLLOW: &[&str] = &[
 ///
 /// Why it is served here.
 pub(crate) fn wish(headers: &HeaderMap, key: Option<bool>) -> Result<(), Reason> {
+    follows(headers, key, |word| FOLLOW.iter().any(|known| word.starts_with(known)))
+}
+
+/// Whether a client that writes may be sent away: one that follows, and [`waits`]. Who sends at once would be cut off in the
+/// middle of it, and may not hear why. `key` as for [`wish`].
+///
+/// # Errors
+///
+/// Why it is served here.
+pub(crate) fn put_wish(headers: &HeaderMap, key: Option<bool>) -> Result<(), Reason> {
+    let known = |word: &str| FOLLOW_WITH_BODY.iter().any(|known| word.starts_with(known)) || is_old_rclone(word);
+    follows(headers, key, known)?;
+    if waits(headers) { Ok(()) } else { Err(Reason::Hasty) }
+}
+
+/// Whether a client holds its body back until it is asked for (RFC 9110 section 10.1.1).
+pub(crate) fn waits(headers: &HeaderMap) -> bool {
+    let expects = headers.get(EXPECT).and_then(|value| value.to_str().ok());
+    expects.is_some_and(|text| text.trim().eq_ignore_ascii_case("100-continue"))
+}
+
+fn follows(headers: &HeaderMap, key: Option<bool>, known: impl Fn(&str) -> bool) -> Result<(), Reason> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     match text(WISH).map(str::trim) {
         Some(word) if word.eq_ignore_ascii_case("on") => return Ok(()),
@@ -57,6 +90,18 @@ pub(crate) fn wish(headers: &HeaderMap, key: Option<bool>) -> Result<(), Reason>
         return Ok(());
     }
     let name = text(USER_AGENT.as_str()).unwrap_or_default();
-    let follows = name.split([' ', '(', ')', ';']).any(|word| FOLLOW.iter().any(|known| word.starts_with(known)));
-    if follows { Ok(()) } else { Err(Reason::Client) }
+    if name.split([' ', '(', ')', ';']).any(known) { Ok(()) } else { Err(Reason::Client) }
+}
+
+/// Whether a word is an rclone's name with a version that was measured, or an older one. Debian's 1.60 says no version.
+fn is_old_rclone(word: &str) -> bool {
+    if word == "rclone/" {
+        return true;
+    }
+    let version = word.strip_prefix("rclone/v").unwrap_or_default();
+    let mut numbers = version.split(['.', '-']).map_while(|number| number.parse::<u32>().ok());
+    match (numbers.next(), numbers.next()) {
+        (Some(major), Some(minor)) => (major, minor) <= OLD_RCLONE,
+        _ => false,
+    }
 }

@@ -1,13 +1,16 @@
-//! Sends an HTTP client to the mover that has what it asks for: 307, with a grant in the query of `Location`.
+//! Sends an HTTP client to the mover that has what it asks for, or that takes its body: 307, with a ticket in the query of
+//! `Location`.
 //!
 //! - [`clients`]: which clients follow (pure, data).
 //! - [`Route`]: the mover that has all of a file, and what it must know.
+//! - [`away`]: a client that leaves with its body, and the answer that follows it.
 //!
 //! Owns nothing. Talks to [`crate::transfer`] for where bytes are. What was checked of the request (signature, permission,
-//! version, conditions, state on tape) was checked before; the mover checks nothing but the grant.
+//! version, conditions, state on tape) was checked before; the mover checks nothing but the ticket.
 //!
 //! Invariant: a client that came over TLS is not sent to a door without.
 
+mod away;
 mod clients;
 #[cfg(test)]
 mod tests;
@@ -25,10 +28,13 @@ use hyper::{
 use wire::{
     checksum::Sums,
     id::{BitfileId, MoverId},
-    mover::{Grant, GrantKey, HttpDoor, Piece, http::GRANT_PARAMETER},
+    mover::{Grant, GrantKey, HttpDoor, Piece, Ticket, http::GRANT_PARAMETER},
 };
 
-pub(crate) use self::clients::wish;
+pub(crate) use self::{
+    away::{Departure, Exit, attend, exit},
+    clients::{put_wish, waits, wish},
+};
 
 /// How long a grant lets a client begin to read: long enough for retries and for seeks in a player or an analysis.
 const GRANT_LIFETIME: Duration = Duration::from_secs(900);
@@ -57,6 +63,10 @@ pub(crate) enum Reason {
     Part,
     /// The gateway copies it.
     Copy,
+    /// A body that comes without waiting to be asked for: it would be lost on the way.
+    Hasty,
+    /// A body whose chunks are signed by a secret that a mover does not know.
+    Signed,
 }
 
 impl Reason {
@@ -72,8 +82,34 @@ impl Reason {
             Self::Long => "long",
             Self::Part => "part",
             Self::Copy => "copy",
+            Self::Hasty => "hasty",
+            Self::Signed => "signed",
         }
     }
+
+    /// The word for an upload.
+    pub(crate) const fn put_label(self) -> &'static str {
+        match self {
+            Self::Asked => "put_asked",
+            Self::Key => "put_key",
+            Self::NoDoor => "put_no_door",
+            Self::Hasty => "put_hasty",
+            Self::Signed => "put_signed",
+            Self::Client | Self::Striped | Self::Tape | Self::Long | Self::Part | Self::Copy => "put",
+        }
+    }
+}
+
+/// What URLs begin with that lead to a mover's door, for a client that came over TLS, or not.
+pub(crate) fn base(door: &HttpDoor, secure: bool) -> Option<&String> {
+    if secure { door.tls.as_ref() } else { door.clear.as_ref().or(door.tls.as_ref()) }
+}
+
+/// The value of `Location`: a request's own path on a mover, and a ticket.
+fn location(base: &str, path: &str, key: &GrantKey, ticket: &[u8]) -> String {
+    let sealed = daemon::grant::seal(&key.0, ticket);
+    let path = if path.starts_with('/') { path } else { "/" };
+    format!("{base}{path}?{GRANT_PARAMETER}={sealed}")
 }
 
 /// The mover that has all of a file.
@@ -111,10 +147,9 @@ impl Route {
             return Err(Reason::Long);
         }
         let door = door.as_ref().ok_or(Reason::NoDoor)?;
-        let base = if secure { door.tls.as_ref() } else { door.clear.as_ref().or(door.tls.as_ref()) };
         let lifetime = i64::try_from(GRANT_LIFETIME.as_micros()).unwrap_or(i64::MAX);
         Ok(Self {
-            base: base.ok_or(Reason::NoDoor)?.clone(),
+            base: base(door, secure).ok_or(Reason::NoDoor)?.clone(),
             mover: mover.clone(),
             key: door.key.clone(),
             size_bytes: place.size_bytes,
@@ -148,9 +183,8 @@ impl Route {
             let whole = name.as_str().starts_with("x-amz-checksum-");
             if whole { &mut grant.whole_headers } else { &mut grant.headers }.push(field);
         }
-        let sealed = daemon::grant::seal(&self.key.0, &grant.encode()?);
-        let path = if path.starts_with('/') { path } else { "/" };
-        Some(format!("{}{path}?{GRANT_PARAMETER}={sealed}", self.base))
+        let ticket = Ticket::Read(Box::new(grant)).encode()?;
+        Some(location(&self.base, path, &self.key, &ticket))
     }
 }
 

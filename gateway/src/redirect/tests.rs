@@ -117,7 +117,8 @@ fn the_grant_says_what_the_door_would_have_said() {
     ]);
     let location = route.location("/b/a%20key", &answer).expect("short");
     let sealed = location.strip_prefix("http://10.0.0.1:1/b/a%20key?penstock-grant=").expect("the way there");
-    let grant = Grant::decode(&daemon::grant::open(&[3; 32], sealed).expect("sealed")).expect("a grant");
+    let ticket = Ticket::decode(&daemon::grant::open(&[3; 32], sealed).expect("sealed"));
+    let Some(Ticket::Read(grant)) = ticket else { panic!("a grant to read") };
     let mut said = grant.headers.clone();
     said.sort();
     let field = |name: &str, value: &str| (name.to_owned(), value.to_owned());
@@ -128,4 +129,29 @@ fn the_grant_says_what_the_door_would_have_said() {
     let mut long = answer.clone();
     long.insert("x-amz-meta-long", HeaderValue::from_str(&"a".repeat(4000)).expect("a value"));
     assert_eq!(route.location("/", &long), None);
+}
+
+#[test]
+fn who_brings_a_body_is_sent_away_if_it_follows_with_it_and_waits() {
+    let of = |name: &str, expect: &str| put_wish(&headers(&[("user-agent", name), ("expect", expect)]), None);
+    for name in [
+        "libdavix/0.8.4 libcurl/7.88.1",
+        "gfal2-util/1.8.0 gfal2/2.21.2",
+        "aws-sdk-go/1.44 (go1.19)",
+        "aws-sdk-cpp/1.11.0 ua/2.1",
+        "s3fs/1.90 (commit hash unknown; OpenSSL)",
+        "rclone/v1.60.1-DEV",
+        "rclone/",
+        "rclone/v1.53",
+    ] {
+        assert_eq!(of(name, "100-Continue"), Ok(()), "{name}");
+        assert_eq!(put_wish(&headers(&[("user-agent", name)]), None), Err(Reason::Hasty), "{name}");
+    }
+    for name in ["rclone/v1.75.0", "rclone/v2.0", "rclone/vX", "curl/7.88.1", "minio-py/7.2", "Boto3/1.43", ""] {
+        assert_eq!(of(name, "100-continue"), Err(Reason::Client), "{name}");
+    }
+    let asked = |wish: &str| put_wish(&headers(&[("x-penstock-direct", wish), ("expect", "100-continue")]), None);
+    assert_eq!((asked("on"), asked("off")), (Ok(()), Err(Reason::Asked)));
+    let by_key = |key| put_wish(&headers(&[("expect", "100-continue")]), Some(key));
+    assert_eq!((by_key(true), by_key(false)), (Ok(()), Err(Reason::Key)));
 }

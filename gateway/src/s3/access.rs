@@ -25,7 +25,10 @@ use super::{
     policy::{Policy, Question, Verdict},
     sigv2::Vouched,
 };
-use crate::identity::{Principal, Right};
+use crate::{
+    identity::{Principal, Right},
+    redirect::Exit,
+};
 
 /// What the door knows of a request's connection.
 #[derive(Clone, Copy, Debug)]
@@ -69,6 +72,10 @@ impl Caller {
 pub(super) struct Call {
     pub(super) caller: Arc<Caller>,
     pub(super) headers: HeaderMap,
+    /// The request's path, as it came.
+    pub(super) path: String,
+    /// The way out, if the client may be sent to a mover with its body.
+    pub(super) exit: Option<Exit>,
     facts: BTreeMap<String, Vec<String>>,
 }
 
@@ -77,7 +84,8 @@ impl Call {
         let caller = request.extensions.get::<Arc<Caller>>().cloned();
         let caller = caller.ok_or_else(|| s3_error!(AccessDenied, "nobody knows who asks"))?;
         let facts = facts(&caller, &request.headers, &request.uri);
-        Ok(Self { caller, headers: request.headers.clone(), facts })
+        let (headers, path) = (request.headers.clone(), request.uri.path().to_owned());
+        Ok(Self { caller, headers, path, exit: request.extensions.get::<Exit>().cloned(), facts })
     }
 
     pub(super) fn header(&self, name: &str) -> Option<&str> {

@@ -1,6 +1,6 @@
 //! What a client sends, and what becomes of it; what a client reads.
 //!
-//! Owns nothing. Talks to [`crate::relay`], through which the bytes go.
+//! Owns nothing. Talks to [`crate::relay`], through which the bytes go, or which sends the client to a mover with them.
 //!
 //! Invariant: an object is published only after the last byte was compared with every sum that its writer announced.
 
@@ -17,10 +17,12 @@ use wire::{
     checksum::ExtraSums,
     extent::ByteRange,
     id::{CosName, EntryId, GroupName},
+    mover::BodyReport,
 };
 
 use super::{
     Door,
+    away::{Bypass, Wanted},
     checksum::{Algorithm, Hasher, Kept},
     error::{coded, of_failure},
 };
@@ -45,6 +47,8 @@ pub(super) struct Incoming {
     pub(super) announced: Option<String>,
     /// A trailer will say what it must be.
     pub(super) trailer: bool,
+    /// How it can go straight to a mover, or why it comes through the door.
+    pub(super) way: Result<Bypass, Reason>,
 }
 
 /// What becomes of it.
@@ -62,26 +66,53 @@ pub(super) enum Became {
 }
 
 /// The door's word on bytes that came: what becomes of them, what is kept of their sums, and the MD5 that was announced.
-type Verdict = (Becomes, Kept, Option<[u8; 16]>);
+pub(super) type Verdict = (Becomes, Kept, Option<[u8; 16]>);
 
-/// Publishes when the door has seen the last byte and found it good.
+/// Who judges the bytes.
+enum Judge {
+    /// The door, which sees them pass.
+    Door(oneshot::Receiver<Verdict>),
+    /// Whoever compares what the mover found.
+    Mover(Box<Wanted>),
+}
+
+/// Publishes when the last byte has come and was found good.
 struct Judged {
     door: Door,
-    verdict: Mutex<Option<oneshot::Receiver<Verdict>>>,
+    /// The hash of the payload is compared.
+    sha256: bool,
+    judge: Mutex<Option<Judge>>,
+    report: Mutex<BodyReport>,
     outcome: Mutex<Option<S3Result<Became>>>,
 }
 
 #[async_trait]
 impl Publisher for Judged {
     fn extra_sums(&self) -> ExtraSums {
-        ExtraSums { md5: true, sha256: false }
+        ExtraSums { md5: true, sha256: self.sha256 }
+    }
+
+    fn heard(&self, report: BodyReport) {
+        *self.report.lock().unwrap_or_else(PoisonError::into_inner) = report;
     }
 
     async fn publish(&self, file: NewFile) -> catalog::Result<Published> {
-        let waiting = self.verdict.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let judge = self.judge.lock().unwrap_or_else(PoisonError::into_inner).take();
         let refused = || CatalogError::Stale { what: "an upload that its door gave up".to_owned() };
-        let Some(waiting) = waiting else { return Err(refused()) };
-        let (becomes, kept, md5) = waiting.await.map_err(|_| refused())?;
+        let (becomes, kept, md5) = match judge {
+            Some(Judge::Door(waiting)) => waiting.await.map_err(|_| refused())?,
+            Some(Judge::Mover(wanted)) => {
+                let report = std::mem::take(&mut *self.report.lock().unwrap_or_else(PoisonError::into_inner));
+                match wanted.judge(&report, &file.sums) {
+                    Ok(verdict) => verdict,
+                    Err(error) => {
+                        self.settle(Err(error));
+                        return Err(refused());
+                    }
+                }
+            }
+            None => return Err(refused()),
+        };
         let have = file.sums.md5.unwrap_or_default();
         if md5.is_some_and(|md5| md5 != have) {
             self.settle(Err(S3Error::with_message(S3ErrorCode::BadDigest, "the MD5 of what came is not Content-MD5")));
@@ -101,6 +132,10 @@ impl Publisher for Judged {
 }
 
 impl Judged {
+    fn by(&self, judge: Judge) {
+        *self.judge.lock().unwrap_or_else(PoisonError::into_inner) = Some(judge);
+    }
+
     fn settle(&self, outcome: S3Result<Became>) {
         *self.outcome.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
     }
@@ -187,18 +222,25 @@ impl Body for Summed {
         let trailer = incoming.trailers.as_ref().filter(|_| incoming.trailer).and_then(|trailers| {
             trailers.read(|headers| headers.get(incoming.sum.header())?.to_str().ok().map(str::to_owned)).flatten()
         });
-        if incoming.trailer && trailer.is_none() {
-            let text = format!("trailer {} did not come", incoming.sum.header());
-            return Err(coded("MalformedTrailerError", StatusCode::BAD_REQUEST, text));
-        }
-        for wanted in [incoming.announced, trailer].into_iter().flatten() {
-            if wanted.trim() != kept.value {
-                let text = format!("{} of what came is {}, not {wanted}", incoming.sum.name(), kept.value);
-                return Err(S3Error::with_message(S3ErrorCode::BadDigest, text));
-            }
-        }
+        compared(&kept, incoming.announced.as_deref(), incoming.trailer.then_some(trailer.as_deref()))?;
         Ok((self.becomes, kept, incoming.md5))
     }
+}
+
+/// Compares a sum with what was announced, and with the trailer, if one was to come.
+pub(super) fn compared(kept: &Kept, announced: Option<&str>, trailer: Option<Option<&str>>) -> S3Result<()> {
+    let sum = kept.algorithm;
+    if trailer == Some(None) {
+        let text = format!("trailer {} did not come", sum.header());
+        return Err(coded("MalformedTrailerError", StatusCode::BAD_REQUEST, text));
+    }
+    for wanted in [announced, trailer.flatten()].into_iter().flatten() {
+        if wanted.trim() != kept.value {
+            let text = format!("{} of what came is {}, not {wanted}", sum.name(), kept.value);
+            return Err(S3Error::with_message(S3ErrorCode::BadDigest, text));
+        }
+    }
+    Ok(())
 }
 
 impl Door {
@@ -210,9 +252,16 @@ impl Door {
         incoming: Incoming,
         becomes: Becomes,
     ) -> S3Result<Became> {
-        let (decide, verdict) = oneshot::channel();
-        let judged =
-            Arc::new(Judged { door: self.clone(), verdict: Mutex::new(Some(verdict)), outcome: Mutex::new(None) });
+        let Incoming { body, trailers, size_bytes, md5, sum, announced, trailer, way } = incoming;
+        let way = self.open_way(way, cos).await;
+        let sha256 = way.as_ref().ok().and_then(Bypass::sha256);
+        let judged = Arc::new(Judged {
+            door: self.clone(),
+            sha256: sha256.is_some(),
+            judge: Mutex::new(None),
+            report: Mutex::default(),
+            outcome: Mutex::new(None),
+        });
         let group: GroupName = who.primary_group().clone();
         let target =
             Target { path: key.to_owned(), parent: bucket, name: key.to_owned(), existing: None, mode: 0o600, group };
@@ -221,14 +270,28 @@ impl Door {
             principal: who.clone(),
             mode: StoreMode::Whole,
             cos: Some(cos.clone()),
-            size_bytes: Some(incoming.size_bytes),
+            size_bytes: Some(size_bytes),
             sum: None,
             modified_us: None,
             client: None,
         };
         let publisher = Arc::<Judged>::clone(&judged) as Arc<dyn Publisher>;
-        let body = Summed { hasher: Hasher::new(incoming.sum), incoming, seen: 0, becomes };
-        let done = self.relay.store(what, publisher, body, decide).await?;
+        let done = match way {
+            Ok(way) => {
+                // Its client is asked for it by the mover.
+                drop(body);
+                judged.by(Judge::Mover(Box::new(Wanted { becomes, sum, announced, trailer, md5, sha256 })));
+                self.relay.store_away(what, publisher, way.go(sum, trailer)).await?
+            }
+            Err(reason) => {
+                let (decide, verdict) = oneshot::channel();
+                judged.by(Judge::Door(verdict));
+                let way = Err(reason);
+                let incoming = Incoming { body, trailers, size_bytes, md5, sum, announced, trailer, way };
+                let body = Summed { hasher: Hasher::new(sum), incoming, seen: 0, becomes };
+                self.relay.store(what, publisher, body, decide, reason).await?
+            }
+        };
         let outcome = judged.outcome.lock().unwrap_or_else(PoisonError::into_inner).take();
         match (outcome, done) {
             (Some(Ok(became)), Ok(_)) => Ok(became),

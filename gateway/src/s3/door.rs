@@ -20,6 +20,7 @@ use daemon::{
     Shutdown,
     tls::{self, Clients, HotCredential, Trust},
 };
+use futures::FutureExt as _;
 use hyper::{
     HeaderMap, Method, Request, Response, StatusCode,
     body::Incoming,
@@ -55,7 +56,10 @@ use super::{
     sts::{self, Shown, Sts},
     usage,
 };
-use crate::{redirect::Route, relay::Relay};
+use crate::{
+    redirect::{self, Route},
+    relay::Relay,
+};
 
 /// Marks an answer whose status `s3s` does not know.
 pub(super) const ACCEPTED: HeaderName = HeaderName::from_static("x-penstock-status");
@@ -255,14 +259,27 @@ impl House {
 
     async fn answer(
         self,
-        request: Request<Incoming>,
+        mut request: Request<Incoming>,
         about: Connection,
         shown: Shown,
     ) -> Result<Response<Body>, s3s::HttpError> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let id = format!("{:016X}", number ^ u64::from(std::process::id()) << 40);
         let span = info_span!("s3", request = id, method = %request.method(), path = request.uri().path());
-        self.answer_within(request, about, shown, id).instrument(span).await
+        if request.method() != Method::PUT || !redirect::waits(request.headers()) {
+            return self.answer_within(request, about, shown, id).instrument(span).await;
+        }
+        // Its client may be sent to a mover with the body; the answer then goes there.
+        let (exit, left) = redirect::exit();
+        request.extensions_mut().insert(exit);
+        let work = self.clone().answer_within(request, about, shown, id.clone()).instrument(span).boxed();
+        match redirect::attend(work, left, self.door.relay.shutdown()).await {
+            Ok(answer) => answer,
+            Err(location) => {
+                let location = HeaderValue::try_from(location).ok();
+                finish(self.sent_to(location, "write the object")?, &Method::PUT, &id).await
+            }
+        }
     }
 
     async fn answer_within(
@@ -314,10 +331,14 @@ impl House {
     /// Sends a client to the mover, which says of the object what is said here.
     fn redirected(&self, route: &Route, path: &str, said: &HeaderMap) -> Result<Response<Body>, s3s::HttpError> {
         let location = route.location(path, said).and_then(|text| HeaderValue::try_from(text).ok());
+        self.sent_to(location, "read the object")
+    }
+
+    fn sent_to(&self, location: Option<HeaderValue>, what: &str) -> Result<Response<Body>, s3s::HttpError> {
         let answer = match location {
             Some(location) => {
                 self.door.relay.sent_away();
-                let mut error = s3s::s3_error!(TemporaryRedirect, "the object is read at the address in Location");
+                let mut error = s3s::s3_error!(TemporaryRedirect, "{} at the address in Location", what);
                 let kind = HeaderValue::from_static("application/xml");
                 error.set_headers(HeaderMap::from_iter([(LOCATION, location), (CONTENT_TYPE, kind)]));
                 error

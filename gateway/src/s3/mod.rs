@@ -4,7 +4,7 @@
 //! door: connections ─► before, sigv2: what s3s would not take ─► s3s: signatures, XML ─► service ─► operations
 //!                        ◄─ after: statuses and members that s3s has no words for ◄─┘
 //! operations: buckets, settings; read, write, remove, listing, uploads, marks, restore
-//! beside them: signer (keys), access (policy, acl), data (what becomes of bytes), checksum, attributes, secrets
+//! beside them: signer (keys), access (policy, acl), data (what becomes of bytes), away (past the door), checksum, attributes, secrets
 //! temporary keys: sts (given for a certificate), temporary (what they are)
 //! by the clock: lifecycle (rules that hide, remove and move versions), usage (what lies in buckets),
 //!   notify (events, told to who wants to hear)
@@ -22,6 +22,7 @@
 mod access;
 mod acl;
 mod attributes;
+mod away;
 mod before;
 mod buckets;
 mod checksum;

@@ -234,6 +234,7 @@ impl Door {
             sum: kept.algorithm.unwrap_or(Algorithm::Crc64Nvme),
             announced: None,
             trailer: false,
+            way: Err(Reason::Copy),
         };
         let part = self.store_part(&owner, &upload, number, incoming).await?;
         let fields = part_sum(&part).as_ref().map(Kept::fields).unwrap_or_default();

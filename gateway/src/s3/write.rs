@@ -9,6 +9,7 @@ use super::{
     access::{BucketView, Call, pairs},
     acl::{Acl, GrantHeaders, Permission, grant_headers},
     attributes::{self, Attributes},
+    away::Bypass,
     checksum::{Algorithm, Kept, announced, md5_of_header},
     data::{Became, Becomes, Incoming},
     error::{Asked, of_catalog},
@@ -108,7 +109,8 @@ impl Announced {
         };
         let sum = announced.as_ref().map(|(algorithm, _)| *algorithm).or(trailer).or(named).unwrap_or(default);
         let trailer = announced.is_none() && trailer.is_some() && trailers.is_some();
-        Ok(Incoming { body, trailers, size_bytes, md5, sum, announced: announced.map(|(_, value)| value), trailer })
+        let (announced, way) = (announced.map(|(_, value)| value), Bypass::of(call));
+        Ok(Incoming { body, trailers, size_bytes, md5, sum, announced, trailer, way })
     }
 }
 

@@ -54,7 +54,10 @@ use daemon::{
 };
 use futures::stream::BoxStream;
 use tokio::sync::Semaphore;
-use wire::id::{BitfileId, CosName};
+use wire::{
+    id::{BitfileId, ChannelId, CosName, MoverId},
+    mover::Admission,
+};
 
 pub(crate) use self::here::Here;
 pub use self::{
@@ -70,7 +73,7 @@ use crate::{
     config::Config,
     failure::{Failure, FailureKind},
     movers::{Movers, Neighbours},
-    redirect::{Reason, Route},
+    redirect::{Departure, Reason, Route},
 };
 
 /// Runs transfers. Cheap to clone.
@@ -216,6 +219,22 @@ impl Transfers {
     /// Why it cannot be sent there.
     pub(crate) async fn route(&self, bitfile: BitfileId, secure: bool) -> Result<Route, Reason> {
         place::route(&self.0, bitfile, secure).await
+    }
+
+    /// Whether a client may bring a new file of this class to a mover's HTTP door; `secure` if it came over TLS.
+    pub(crate) async fn has_door(&self, cos: Option<&CosName>, secure: bool) -> bool {
+        port::has_door(&self.0, cos, secure).await.unwrap_or(false)
+    }
+
+    /// The way to a mover's door for a client whose body is waited for there ([`Step::Door`]). `None` if the mover has gone.
+    pub(crate) fn departure(&self, step: (MoverId, ChannelId), secure: bool, path: &str) -> Option<Departure> {
+        let (mover, channel) = step;
+        let snapshot = self.0.movers.snapshot();
+        let door = snapshot.get(&mover).and_then(|view| view.status.http.as_deref())?;
+        let lifetime = i64::try_from(self.0.limits.data_open.as_micros()).unwrap_or(i64::MAX);
+        let expires_us = self.0.catalog.now().0.saturating_add(lifetime);
+        let admission = Admission { mover, expires_us, channel };
+        Departure::to(door, secure, path, admission, &self.0.movers)
     }
 
     /// Sends a text that the gateway makes: a directory listing.

@@ -10,7 +10,7 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio_util::sync::CancellationToken;
 use wire::{
     id::{ChannelId, CosName, MoverId},
-    mover::{ChannelSpec, Framing, Open, Security, channel::MAX_STREAMS},
+    mover::{BodySpec, ChannelSpec, Framing, Open, Security, channel::MAX_STREAMS},
 };
 
 use super::{
@@ -21,6 +21,7 @@ use super::{
 use crate::{
     failure::{Failure, FailureKind},
     movers::{Channel, MoverView},
+    redirect::base,
 };
 
 /// What a client's data connections are to be.
@@ -66,6 +67,14 @@ pub enum Side {
         ipv6: bool,
         /// A later transfer over the same port may be told new addresses. If not, what lies elsewhere is relayed.
         renew: bool,
+    },
+    /// The client brings one body to a mover's HTTP door, and is told which when the mover is chosen
+    /// ([`super::Step::Door`]).
+    Http {
+        /// The door must have TLS.
+        secure: bool,
+        /// How the body comes.
+        body: BodySpec,
     },
 }
 
@@ -181,6 +190,20 @@ async fn listeners(inner: &Inner, spec: &PortSpec, striped: bool) -> Result<Vec<
     Ok(movers)
 }
 
+/// Whether a mover with an HTTP door for such a client takes new files of this class.
+pub(super) async fn has_door(inner: &Inner, cos: Option<&CosName>, secure: bool) -> Result<bool, Failure> {
+    let stock = inner.shelf.stock(false).await?;
+    let (_, disk) = stock.class(cos.unwrap_or(&inner.limits.default_cos))?;
+    let stores = |view: &MoverView| view.status.volumes.iter().any(|volume| stock.takes(&volume.volume, &disk.pool));
+    let snapshot = inner.movers.snapshot();
+    Ok(snapshot.movers.values().any(|view| view.takes_work() && door_of(view, secure).is_some() && stores(view)))
+}
+
+/// What URLs begin with that lead to a mover's HTTP door.
+pub(super) fn door_of(view: &MoverView, secure: bool) -> Option<&String> {
+    view.status.http.as_deref().and_then(|door| base(door, secure))
+}
+
 pub(super) fn no_mover() -> Failure {
     Failure::new(FailureKind::Unavailable, "no mover is there at the moment: try again later, or ask the operator")
         .retry_after(std::time::Duration::from_secs(30))
@@ -218,7 +241,7 @@ impl Ends {
         let side = match &spec.side {
             Side::Active { to } => SideView::Active(to.clone()),
             Side::Passive { delayed: true, renew: true, striped, .. } => SideView::Untold { striped: *striped },
-            Side::Passive { .. } if lost => {
+            Side::Passive { .. } | Side::Http { .. } if lost => {
                 self.close();
                 return Err(Failure::new(
                     FailureKind::NoDataConnection,
@@ -228,7 +251,8 @@ impl Ends {
             Side::Passive { striped, delayed: true, .. } if self.told.is_empty() => {
                 SideView::Untold { striped: *striped }
             }
-            Side::Passive { .. } => SideView::Told(self.told.clone()),
+            Side::Http { .. } if self.told.is_empty() => SideView::Untold { striped: false },
+            Side::Passive { .. } | Side::Http { .. } => SideView::Told(self.told.clone()),
         };
         Ok(PortView { framing: spec.framing, streams: spec.streams, side })
     }
@@ -292,9 +316,10 @@ fn same(some: &[MoverId], others: &[MoverId]) -> bool {
 fn channel_spec(inner: &Inner, spec: &PortSpec, to: Option<SocketAddr>) -> ChannelSpec {
     let ipv6 = matches!(spec.side, Side::Passive { ipv6: true, .. });
     ChannelSpec {
-        open: match to {
-            Some(to) => Open::Connect { to: vec![to] },
-            None => Open::Listen { peer: spec.peer, ipv6 },
+        open: match (to, &spec.side) {
+            (Some(to), _) => Open::Connect { to: vec![to] },
+            (None, Side::Http { body, .. }) => Open::Http { body: body.clone() },
+            (None, _) => Open::Listen { peer: spec.peer, ipv6 },
         },
         framing: spec.framing,
         streams: spec.streams,

@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 use wire::{
     checksum::Sums,
     extent::ByteRange,
-    id::{AccountName, BitfileId, MoverId},
+    id::{AccountName, BitfileId, ChannelId, MoverId},
 };
 
 use super::Waiting;
@@ -28,6 +28,13 @@ pub enum Step {
     Waiting(Waiting),
     /// Where the client connects to: `127`, `129`, or `229` with a list.
     Passive(Vec<SocketAddr>),
+    /// At whose HTTP door the client's body is waited for, and by which endpoint.
+    Door {
+        /// The mover.
+        mover: MoverId,
+        /// The endpoint.
+        channel: ChannelId,
+    },
     /// Data is about to flow: `150`, or `125` if the connections are there already.
     Opening {
         /// The connections of an earlier transfer are used.

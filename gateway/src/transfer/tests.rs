@@ -4,7 +4,10 @@ use wire::{
     checksum::{Algorithm, Sums},
     extent::ByteRange,
     id::FileId,
-    mover::{Event, Fault, FaultKind, Framing, Job, NewFile, Request, Security, Sink, Source, VolumeFile},
+    mover::{
+        BodyReport, BodySpec, BodySum, Event, Fault, FaultKind, Framing, GrantKey, HttpDoor, Job, NewFile, Open,
+        Outcome, Request, Security, Sink, Source, VolumeFile,
+    },
 };
 
 use super::*;
@@ -353,4 +356,56 @@ async fn nothing_new_begins_while_the_gateway_goes_down() {
     world.shutdown.stop();
     let failure = world.transfers.port(passive(Framing::Stream)).await.expect_err("refused");
     assert_eq!(failure.ftp_code(), 421);
+}
+
+/// Publishes in the catalogue, and keeps what it heard of the body.
+struct Listening {
+    catalog: Catalog,
+    heard: std::sync::Mutex<Option<BodyReport>>,
+}
+
+#[async_trait::async_trait]
+impl Publisher for Listening {
+    fn heard(&self, report: BodyReport) {
+        *self.heard.lock().expect("not poisoned") = Some(report);
+    }
+
+    async fn publish(&self, file: catalog::NewFile) -> catalog::Result<catalog::Published> {
+        assert!(self.heard.lock().expect("not poisoned").is_some(), "heard before");
+        self.catalog.publish(file).await
+    }
+}
+
+#[tokio::test]
+async fn an_http_body_goes_to_a_mover_with_a_door_and_is_heard_of_before_it_is_published() {
+    let ca = authority();
+    let (one, mut two) = (FakeMover::start(&ca, "m1").await, FakeMover::start(&ca, "m2").await);
+    let door = HttpDoor { clear: None, tls: Some("https://m2:1".to_owned()), key: GrantKey([5; 32]) };
+    two.change(|status| status.http = Some(Box::new(door)));
+    let world = World::over(&ca, &[&one, &two], |_| {}).await;
+    let body = BodySpec { sum: Some(BodySum::Crc32), ..BodySpec::default() };
+    let spec = PortSpec { side: Side::Http { secure: true, body: body.clone() }, ..passive(Framing::Stream) };
+    assert!(world.transfers.has_door(spec.cos.as_ref(), true).await);
+    let publisher = Arc::new(Listening { catalog: world.catalog.clone(), heard: std::sync::Mutex::default() });
+    let mut port = world.transfers.port(spec).await.expect("a port");
+    let what = store(&world, "/a", StoreMode::Whole).await;
+    let mut running = world.transfers.store_as(&mut port, what, publisher.clone());
+    let opens = |request| match request {
+        Request::OpenChannel { channel, spec } => Some((channel, spec.open)),
+        _ => None,
+    };
+    let (channel, open) = two.until(opens).await;
+    assert_eq!(open, Open::Http { body });
+    two.say(Event::ChannelReady { channel, address: None });
+    let (transfer, job) = two.starts().await;
+    let file = new_file(&job).clone();
+    let Step::Door { mover, channel: told } = step(&mut running).await else { panic!("the door comes first") };
+    assert_eq!((mover.as_str(), told), ("m2", channel));
+    let way = world.transfers.departure((mover, told), true, "/b/k").expect("a way");
+    assert!(way.location.starts_with("https://m2:1/b/k?penstock-grant="), "{}", way.location);
+    let report = BodyReport { sum: Some(vec![1, 2, 3, 4]), trailer: None };
+    let parts = vec![written(&file.volume, file.file, 0, b"hello")];
+    two.say(Event::Finished { transfer, outcome: Outcome { body: Some(Box::new(report.clone())), ..outcome(parts) } });
+    soon("the end", running.done()).await.expect("stored");
+    assert_eq!(*publisher.heard.lock().expect("not poisoned"), Some(report));
 }

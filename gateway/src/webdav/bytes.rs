@@ -1,6 +1,6 @@
 //! What a client sends, and when it may be published.
 //!
-//! Owns nothing. Talks to [`crate::relay`], through which the bytes go.
+//! Owns nothing. Talks to [`crate::relay`], through which the bytes go, or which sends the client to a mover with them.
 //!
 //! Invariant: a file is published only after its last byte has come and every sum that its writer announced is right.
 
@@ -19,7 +19,8 @@ use crate::{
     failure::{Failure, FailureKind},
     files::Target,
     identity::Principal,
-    relay::Body,
+    redirect::Reason,
+    relay::{Away, Body},
     transfer::{Publisher, Store, StoreMode, Stored},
 };
 
@@ -33,6 +34,8 @@ pub(super) struct Upload {
     /// Sums that must come out.
     pub(super) sums: Vec<(Algorithm, Vec<u8>)>,
     pub(super) body: Incoming,
+    /// How it can go straight to a mover, or why it comes through the door.
+    pub(super) way: Result<Away, Reason>,
 }
 
 /// Publishes when the door has seen the last byte, if the sums are right.
@@ -132,8 +135,18 @@ impl Door {
             client: None,
         };
         let publisher: Arc<dyn Publisher> = judged.clone();
-        let body = Announced { body: upload.body, size_bytes: upload.size_bytes };
-        let done = self.relay.store(what, publisher, body, said).await?;
+        let done = match upload.way {
+            Ok(way) => {
+                // Its client is asked for it by the mover, which has it whole or not at all.
+                drop(upload.body);
+                let _ = said.send(());
+                self.relay.store_away(what, publisher, way).await?
+            }
+            Err(reason) => {
+                let body = Announced { body: upload.body, size_bytes: upload.size_bytes };
+                self.relay.store(what, publisher, body, said, reason).await?
+            }
+        };
         let refused = judged.refused.lock().unwrap_or_else(PoisonError::into_inner).take();
         match (refused, done) {
             (Some(failure), _) | (None, Err(failure)) => Err(failure),

@@ -20,10 +20,11 @@ use daemon::{
     Shutdown,
     tls::{self, Clients, HotCredential, Trust},
 };
+use futures::FutureExt as _;
 use hyper::{
     Method, Request, StatusCode,
     body::Incoming,
-    header::{ALLOW, HOST, HeaderName},
+    header::{ALLOW, HOST, HeaderName, LOCATION},
     server::conn::http1,
     service::service_fn,
 };
@@ -43,6 +44,7 @@ use super::{
 };
 use crate::{
     identity::{Principal, presented},
+    redirect,
     relay::Relay,
 };
 
@@ -175,7 +177,28 @@ impl House {
         }
     }
 
-    async fn answer(self, request: Request<Incoming>, caller: Caller) -> Answer {
+    /// Answers a request; one whose client is sent to a mover with its body goes on behind that.
+    async fn answer(self, mut request: Request<Incoming>, caller: Caller) -> Answer {
+        if request.method() != Method::PUT || !redirect::waits(request.headers()) {
+            return self.answer_within(request, caller).await;
+        }
+        let (exit, left) = redirect::exit();
+        request.extensions_mut().insert(exit);
+        let house = self.clone();
+        let work = async move { Ok::<_, Infallible>(house.answer_within(request, caller).await) }.boxed();
+        match redirect::attend(work, left, self.door.relay.shutdown()).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(never)) => match never {},
+            Err(location) => {
+                self.door.relay.sent_away();
+                let mut answer = empty(StatusCode::TEMPORARY_REDIRECT);
+                set(&mut answer, LOCATION, location);
+                answer
+            }
+        }
+    }
+
+    async fn answer_within(self, request: Request<Incoming>, caller: Caller) -> Answer {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let id = format!("{:016X}", number ^ u64::from(std::process::id()) << 40);
         let span = info_span!("webdav", request = id, method = %request.method(), path = request.uri().path());

@@ -11,10 +11,11 @@ use hyper::{
     HeaderMap, Method, Request, StatusCode,
     body::{Body as _, Incoming},
     header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, ETAG, EXPECT, HeaderName, IF_MATCH, IF_NONE_MATCH},
+    http::request::Parts,
 };
 
 use tokio::time::timeout;
-use wire::checksum::Algorithm;
+use wire::{checksum::Algorithm, mover::BodySpec};
 
 use super::{
     Door,
@@ -26,6 +27,8 @@ use crate::{
     failure::{Failure, FailureKind},
     files::Target,
     identity::Principal,
+    redirect::{self, Exit, Reason},
+    relay::Away,
 };
 
 /// How much is read of a body that is refused, and for how long.
@@ -51,7 +54,8 @@ impl Door {
             }
         };
         let existing = target.existing.is_some();
-        let upload = Upload { target, expected, size_bytes, sums, body };
+        let way = self.way(&parts, &target).await;
+        let upload = Upload { target, expected, size_bytes, sums, body, way };
         let stored = match self.receive(who, upload).await {
             Ok(stored) => stored,
             Err(failure) if failure.kind() == FailureKind::Changed && expected != Expected::Any => {
@@ -70,6 +74,17 @@ impl Door {
             None => set(&mut answer, HeaderName::from_static("digest"), digest::all(&stored.sums)),
         }
         Ok(answer)
+    }
+
+    /// How the body goes straight to a mover, or why it does not.
+    async fn way(&self, request: &Parts, target: &Target) -> Result<Away, Reason> {
+        redirect::put_wish(&request.headers, None)?;
+        let exit = request.extensions.get::<Exit>().cloned().ok_or(Reason::Client)?;
+        let cos = target.existing.as_ref().and_then(Entry::file).map(|file| &file.cos);
+        if !self.relay.has_door(cos, true).await {
+            return Err(Reason::NoDoor);
+        }
+        Ok(Away { exit, secure: true, path: request.uri.path().to_owned(), body: BodySpec::default() })
     }
 
     /// Everything that is known before the body is asked for. `length` is what HTTP knows of it.

@@ -17,7 +17,10 @@ use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, info, info_span, warn};
 use wire::{
     id::{ChannelId, Epoch, FileId, GatewayId, TransferId, VolumeLabel},
-    mover::{Answer, Call, Event, Fault, FaultKind, Job, MoverStatus, Outcome, PROTOCOL_VERSION, Request, VolumeFile},
+    mover::{
+        Answer, Call, Event, Fault, FaultKind, HttpAnswer, Job, MoverStatus, Outcome, PROTOCOL_VERSION, Request,
+        VolumeFile,
+    },
 };
 
 use super::{
@@ -27,7 +30,7 @@ use super::{
 };
 use crate::{
     config::MoverConfig,
-    data::{ChannelHandle, Opener},
+    data::{ChannelHandle, Offered, Opener},
     disk::Owner,
     job::{self, Ending, Env, Reporter, Said, Task, plan::Plan},
     metrics,
@@ -57,6 +60,17 @@ enum Message {
     Gone { session: SessionId },
     Tell { session: SessionId, event: Event },
     Ended { transfer: TransferId, ending: Ending },
+    Offer { channel: ChannelId, offered: Box<Offered>, reply: oneshot::Sender<Taken> },
+}
+
+/// Where the answer to a body comes from; or the request back, and why it is not taken.
+pub(crate) type Taken = Result<oneshot::Receiver<HttpAnswer>, (Box<Offered>, &'static str)>;
+
+/// An HTTP client that waits for its answer.
+struct Waiting {
+    gateway: GatewayId,
+    epoch: Epoch,
+    answer: oneshot::Sender<HttpAnswer>,
 }
 
 impl HubHandle {
@@ -73,6 +87,21 @@ impl HubHandle {
         self.messages.send(Message::Request { session, request }).await.is_ok()
     }
 
+    /// A request with a body came for a channel.
+    pub(crate) async fn offer(&self, channel: ChannelId, offered: Box<Offered>) -> Taken {
+        const STOPPING: &str = "the mover is shutting down: ask the gateway again";
+        let (reply, taken) = oneshot::channel();
+        match self.messages.send(Message::Offer { channel, offered, reply }).await {
+            Ok(()) => match taken.await {
+                Ok(taken) => taken,
+                // The request went with the hub, and its connection with it.
+                Err(_) => Ok(oneshot::channel().1),
+            },
+            Err(mpsc::error::SendError(Message::Offer { offered, .. })) => Err((offered, STOPPING)),
+            Err(_) => unreachable!("what comes back is what was sent"),
+        }
+    }
+
     /// A connection ended.
     pub(super) async fn gone(&self, session: SessionId) {
         let _ = self.messages.send(Message::Gone { session }).await;
@@ -86,6 +115,8 @@ pub(crate) struct Hub {
     opener: Opener,
     table: Table<CancellationToken, ChannelHandle>,
     listeners: HashMap<SessionId, Listener>,
+    /// HTTP clients whose body came over a channel, which may be closed by now.
+    waiting: HashMap<ChannelId, Waiting>,
     // Weak, so that the hub does not keep itself: it ends when it is told to, and tasks hold their own.
     handle: mpsc::WeakSender<Message>,
     said: mpsc::Sender<Said>,
@@ -113,6 +144,7 @@ impl Hub {
             opener,
             table: Table::new(),
             listeners: HashMap::new(),
+            waiting: HashMap::new(),
             handle: messages.downgrade(),
             said,
             changed,
@@ -132,7 +164,8 @@ impl Hub {
         let (mut quiet_until, mut status_due) = (None::<tokio::time::Instant>, None::<tokio::time::Instant>);
         loop {
             if self.draining
-                && (self.table.is_quiet() || quiet_until.is_some_and(|until| until <= tokio::time::Instant::now()))
+                && ((self.table.is_quiet() && self.waiting.is_empty())
+                    || quiet_until.is_some_and(|until| until <= tokio::time::Instant::now()))
             {
                 break;
             }
@@ -177,6 +210,8 @@ impl Hub {
         for channel in self.table.orphans(Instant::now(), self.config.control.orphan_limit.duration()) {
             channel.close();
         }
+        // Clients that have gone.
+        self.waiting.retain(|_, waiting| !waiting.answer.is_closed());
         metrics::load(&self.env.mover, self.table.running_count(), self.table.channels());
         self.env.turns.pool().report();
         let status = self.status();
@@ -243,6 +278,9 @@ impl Hub {
             Message::Gone { session } => self.forget(session),
             Message::Tell { session, event } => self.tell(Some(session), event),
             Message::Ended { transfer, ending } => self.ended(transfer, ending),
+            Message::Offer { channel, offered, reply } => {
+                let _ = reply.send(self.offer(channel, offered));
+            }
         }
     }
 
@@ -255,6 +293,8 @@ impl Hub {
         for channel in stale {
             channel.close();
         }
+        // What its former life was about to answer, it does not know any more.
+        self.waiting.retain(|_, waiting| waiting.gateway != *gateway || waiting.epoch >= epoch);
         self.listeners.insert(session, listener);
         let welcome =
             Event::Welcome { version: PROTOCOL_VERSION, mover: self.env.mover.clone(), status: self.status() };
@@ -289,6 +329,24 @@ impl Hub {
         });
     }
 
+    fn offer(&mut self, channel: ChannelId, offered: Box<Offered>) -> Taken {
+        const GONE: &str = "the grant was used, or its time is over: ask the gateway again";
+        let Some((gateway, epoch, handle)) = self.table.opener_of(channel) else { return Err((offered, GONE)) };
+        handle.offer(offered).map_err(|offered| (offered, GONE))?;
+        let (answer, waits) = oneshot::channel();
+        self.waiting.insert(channel, Waiting { gateway: gateway.clone(), epoch, answer });
+        Ok(waits)
+    }
+
+    fn answer(&mut self, gateway: &GatewayId, channel: ChannelId, answer: HttpAnswer) {
+        if self.waiting.get(&channel).is_some_and(|waiting| waiting.gateway == *gateway)
+            && let Some(waiting) = self.waiting.remove(&channel)
+        {
+            // If the client is gone, it has what it has.
+            let _ = waiting.answer.send(answer);
+        }
+    }
+
     fn request(&mut self, session: SessionId, gateway: GatewayId, epoch: Epoch, request: Request) {
         match request {
             Request::Hello { .. } => {
@@ -318,6 +376,7 @@ impl Hub {
             },
             Request::Acknowledge { transfer } => self.table.acknowledge(transfer, &gateway),
             Request::Confirm { files } => self.confirm(files),
+            Request::Answer { channel, answer } => self.answer(&gateway, channel, answer),
         }
     }
 

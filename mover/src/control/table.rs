@@ -272,6 +272,11 @@ impl<C: Clone, H> Table<C, H> {
         self.channels.get(&channel).filter(|known| known.gateway == *gateway).map(|known| &known.handle)
     }
 
+    /// A channel, whosever it is, and who opened it.
+    pub(super) fn opener_of(&self, channel: ChannelId) -> Option<(&GatewayId, Epoch, &H)> {
+        self.channels.get(&channel).map(|known| (&known.gateway, known.epoch, &known.handle))
+    }
+
     /// Whether the number is taken, by whomever.
     pub(super) fn is_channel(&self, channel: ChannelId) -> bool {
         self.channels.contains_key(&channel)

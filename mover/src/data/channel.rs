@@ -1,7 +1,8 @@
 //! One data endpoint: a listening port or an address to connect to, and its connections.
 //!
-//! Owns the listener, the connections that no transfer uses, and those whose handshake is under way. Talks to peers, and
-//! lends its connections to one transfer at a time. Never reads file data.
+//! Owns the listener, the connections that no transfer uses, and those whose handshake is under way; or an HTTP request
+//! whose body no transfer reads yet. Talks to peers, and lends its connections to one transfer at a time. Never reads file
+//! data.
 //!
 //! Invariant: there are at most [`MAX_STREAMS`] connections, wherever they are.
 //!
@@ -11,7 +12,14 @@
 //!                     +-----------------------close--------------------------+
 //! ```
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use daemon::Shutdown;
 use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream::FuturesUnordered};
@@ -26,7 +34,7 @@ use wire::{
     mover::{ChannelSpec, Fault, FaultKind, Framing, Open, channel::MAX_STREAMS},
 };
 
-use super::{link::Link, ports::Ports, secure::Secure};
+use super::{body::Offered, link::Link, ports::Ports, secure::Secure};
 use crate::MoverTls;
 
 /// How long nothing is accepted after an error.
@@ -36,6 +44,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub(crate) enum Arrival {
     /// One is ready.
     Link(Link),
+    /// A request is there whose body is to be read: the only arrival of its channel.
+    Body(Box<Offered>),
     /// One could not be made.
     Failed(Fault),
 }
@@ -46,6 +56,9 @@ pub(crate) struct ChannelHandle {
     id: ChannelId,
     spec: Arc<ChannelSpec>,
     attach: mpsc::Sender<Attach>,
+    /// Where a body goes, and whether one went there.
+    offers: mpsc::Sender<Box<Offered>>,
+    taken: Arc<AtomicBool>,
     close: CancellationToken,
 }
 
@@ -94,7 +107,7 @@ impl Opener {
         let connects = matches!(spec.open, Open::Connect { .. });
         let secure = Arc::new(Secure::new(&spec.security, connects, &self.tls)?);
         let (listener, address) = match &spec.open {
-            Open::Connect { .. } => (None, None),
+            Open::Connect { .. } | Open::Http { .. } => (None, None),
             Open::Listen { ipv6, .. } => {
                 let (listener, address) = self.ports.listen(*ipv6, spec.buffer_bytes).map_err(|error| {
                     let kind = match error.kind() {
@@ -107,14 +120,24 @@ impl Opener {
             }
         };
         let (attach, requests) = mpsc::channel(4);
+        let (offers, offered) = mpsc::channel(1);
         let spec = Arc::new(spec);
-        let handle = ChannelHandle { id, spec: spec.clone(), attach, close: CancellationToken::new() };
+        let handle = ChannelHandle {
+            id,
+            spec: spec.clone(),
+            attach,
+            offers,
+            taken: Arc::default(),
+            close: CancellationToken::new(),
+        };
         let channel = Channel {
             id,
             spec,
             secure,
             ports: self.ports.clone(),
             listener,
+            offered,
+            body: Body::Awaited,
             fresh: Vec::new(),
             idle: Vec::new(),
             lent: 0,
@@ -136,6 +159,7 @@ fn check(spec: &ChannelSpec) -> Result<(), Fault> {
         return bad("stream mode has one connection");
     }
     match &spec.open {
+        Open::Http { .. } if spec.framing != Framing::Stream => bad("a body by HTTP is a stream"),
         Open::Connect { to } if to.is_empty() => bad("there is no address to connect to"),
         Open::Connect { to } if to.len() > usize::from(MAX_STREAMS) => {
             bad("there are too many addresses to connect to")
@@ -148,6 +172,20 @@ impl ChannelHandle {
     /// What it is; limits are the smaller of what was asked and what is configured.
     pub(crate) fn spec(&self) -> &ChannelSpec {
         &self.spec
+    }
+
+    /// Hands in a request with a body, once.
+    ///
+    /// # Errors
+    ///
+    /// The request, if the channel takes no body, or has had one.
+    pub(crate) fn offer(&self, offered: Box<Offered>) -> Result<(), Box<Offered>> {
+        if !matches!(self.spec.open, Open::Http { .. }) || self.taken.swap(true, Ordering::AcqRel) {
+            return Err(offered);
+        }
+        self.offers.try_send(offered).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(offered) | mpsc::error::TrySendError::Closed(offered) => offered,
+        })
     }
 
     /// Closes it, and with it the connections a transfer has of it.
@@ -208,6 +246,8 @@ struct Channel {
     secure: Arc<Secure>,
     ports: Ports,
     listener: Option<TcpListener>,
+    offered: mpsc::Receiver<Box<Offered>>,
+    body: Body,
     /// Connections that have carried nothing yet. A peer may send all it has, and close, before a transfer asks for
     /// them, so that its end is data like any other.
     fresh: Vec<Link>,
@@ -218,6 +258,16 @@ struct Channel {
     user: Option<User>,
     coming: FuturesUnordered<BoxFuture<'static, Result<Link, Fault>>>,
     shutdown: Shutdown,
+}
+
+/// Where the body of an HTTP endpoint is.
+enum Body {
+    /// None has come.
+    Awaited,
+    /// It waits for a transfer.
+    Here(Box<Offered>),
+    /// A transfer has it, or had it.
+    Gone,
 }
 
 struct User {
@@ -239,10 +289,43 @@ impl Channel {
                 },
                 links = returned(&mut self.user) => self.take_back(links),
                 Some(link) = self.coming.next() => self.arrived(link),
+                Some(offered) = self.offered.recv() => {
+                    self.body = Body::Here(offered);
+                    self.lend_body();
+                }
                 accepted = accept(self.listener.as_ref()), if room => self.accepted(accepted),
             }
         }
+        self.offered.close();
+        let waits = match self.body {
+            Body::Here(offered) => Some(offered),
+            Body::Awaited | Body::Gone => self.offered.try_recv().ok(),
+        };
+        if let Some(offered) = waits {
+            // Its client is answered all the same.
+            offered.give_back();
+        }
         debug!(channel = %self.id, idle = self.fresh.len() + self.idle.len(), "data channel closed");
+    }
+
+    fn lend_body(&mut self) {
+        let Some(user) = &self.user else { return };
+        match std::mem::replace(&mut self.body, Body::Gone) {
+            // There is room; it fails only if the transfer is gone.
+            Body::Here(offered) => {
+                if let Err(error) = user.arrivals.try_send(Arrival::Body(offered)) {
+                    let (mpsc::error::TrySendError::Full(back) | mpsc::error::TrySendError::Closed(back)) = error;
+                    if let Arrival::Body(offered) = back {
+                        self.body = Body::Here(offered);
+                    }
+                }
+            }
+            Body::Awaited => self.body = Body::Awaited,
+            Body::Gone => {
+                let fault = Fault::new(FaultKind::PeerLost, "the client's body went to an attempt before this one");
+                let _ = user.arrivals.try_send(Arrival::Failed(fault));
+            }
+        }
     }
 
     fn take_back(&mut self, links: Vec<Link>) {
@@ -281,6 +364,7 @@ impl Channel {
         for link in std::mem::take(&mut self.idle).into_iter().chain(std::mem::take(&mut self.fresh)) {
             self.lend(link);
         }
+        self.lend_body();
     }
 
     fn lend(&mut self, link: Link) {

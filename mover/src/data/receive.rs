@@ -13,10 +13,11 @@ use tokio_util::sync::CancellationToken;
 use wire::{
     extent::ByteRange,
     mode_e::{Assembler, Header},
-    mover::{Fault, FaultKind, Framing},
+    mover::{BodyReport, Fault, FaultKind, Framing, Open},
 };
 
 use super::{
+    body,
     channel::{Arrival, Attachment},
     flow::Flow,
     link::{Link, Stage},
@@ -90,7 +91,8 @@ enum Place {
 
 /// Receives everything the channel gives for this transfer, and gives the channel back.
 ///
-/// In stream mode the first byte is at `expected`'s offset, or at 0. Ends when the peer has said that this is all.
+/// In stream mode the first byte is at `expected`'s offset, or at 0. Ends when the peer has said that this is all. What an
+/// HTTP body said of itself is given.
 ///
 /// # Errors
 ///
@@ -101,8 +103,21 @@ pub(crate) async fn receive<I: Intake>(
     intake: Arc<I>,
     flow: Arc<Flow>,
     turns: Turns,
-) -> Result<(), Fault> {
+) -> Result<Option<Box<BodyReport>>, Fault> {
     let spec = attachment.spec().clone();
+    if let Open::Http { body: wanted } = &spec.open {
+        let Arrival::Body(offered) = arrived(&mut attachment, spec.open_limit_ms).await? else {
+            return Err(Fault::new(FaultKind::BadRequest, "a data connection where a body was to come"));
+        };
+        let (at, limit) = (expected.map_or(0, ByteRange::offset), Duration::from_millis(spec.stall_limit_ms.into()));
+        let report = tokio::select! {
+            biased;
+            report = body::receive(*offered, wanted, at, limit, intake, flow, turns) => report?,
+            fault = closed(&mut attachment) => return Err(fault),
+        };
+        attachment.release(Vec::new());
+        return Ok(Some(Box::new(report)));
+    }
     let framing = spec.framing;
     let shared = Arc::new(Receiving {
         intake: intake.clone(),
@@ -134,7 +149,7 @@ pub(crate) async fn receive<I: Intake>(
                 };
                 if over {
                     attachment.release(kept);
-                    return Ok(());
+                    return Ok(None);
                 }
             }
             arrival = attachment.arrival() => match arrival? {
@@ -142,6 +157,7 @@ pub(crate) async fn receive<I: Intake>(
                 Arrival::Link(_) if framing == Framing::Stream => {}
                 Arrival::Link(link) => links.push(run(link, start(), shared.clone()).boxed()),
                 Arrival::Failed(fault) => return Err(fault),
+                Arrival::Body(offered) => offered.give_back(),
             },
             fault = &mut stalled => return Err(fault),
         }
@@ -150,14 +166,31 @@ pub(crate) async fn receive<I: Intake>(
 
 /// Waits for the first connection.
 pub(super) async fn first(attachment: &mut Attachment, limit_ms: u32) -> Result<Link, Fault> {
+    match arrived(attachment, limit_ms).await? {
+        Arrival::Link(link) => Ok(link),
+        _ => Err(Fault::new(FaultKind::BadRequest, "a body where a data connection was to come")),
+    }
+}
+
+/// Waits for the first that comes, a connection or a body.
+async fn arrived(attachment: &mut Attachment, limit_ms: u32) -> Result<Arrival, Fault> {
     let limit = Duration::from_millis(limit_ms.into());
     let arrival = tokio::time::timeout(limit, attachment.arrival()).await.map_err(|_| {
         let message = format!("no data connection within {} s: is a firewall in the way?", limit.as_secs_f32());
         Fault::new(FaultKind::PeerUnreachable, message)
     })?;
     match arrival? {
-        Arrival::Link(link) => Ok(link),
         Arrival::Failed(fault) => Err(fault),
+        arrival => Ok(arrival),
+    }
+}
+
+/// Ends when the channel has been closed.
+async fn closed(attachment: &mut Attachment) -> Fault {
+    loop {
+        if let Err(fault) = attachment.arrival().await {
+            return fault;
+        }
     }
 }
 
@@ -370,7 +403,7 @@ impl<I: Intake> Receiving<I> {
 }
 
 /// Sorts out the error of a receive: nothing there yet is a pause.
-fn received(
+pub(super) fn received(
     link: &mut Link,
     receive: impl FnOnce(&mut Link) -> std::io::Result<usize>,
 ) -> Result<Result<usize, Pause>, Fault> {

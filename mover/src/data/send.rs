@@ -145,6 +145,7 @@ pub(crate) async fn send<S: Supply>(
                     // With fewer connections it is slower, unless the peer was told how many come.
                     Arrival::Failed(fault) if eof != Eof::Own || spec.framing == Framing::Stream => return Err(fault),
                     Arrival::Failed(_) => {}
+                    Arrival::Body(_) => {}
                 }
             }
             fault = &mut stalled => return Err(fault),

@@ -2,14 +2,14 @@
 //!
 //! Owns the connection. Never holds more of a client's than one head.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use tokio::time::timeout;
+use tokio::{sync::oneshot, time::timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 use wire::{
     extent::ByteRange,
-    mover::{Fault, FaultKind, Grant},
+    mover::{Admission, Fault, FaultKind, Grant, Ticket},
 };
 
 use super::{
@@ -18,10 +18,16 @@ use super::{
     reply::{self, Reply},
 };
 use crate::{
-    data::{self, Flow, Link},
+    data::{self, Flow, Length, Link, Offered, Returned},
     job::Dealer,
     metrics::{self, Direction},
 };
+
+/// How long a gateway may take to say what became of a body, its catalogue's and its own absence included.
+const ANSWER_LIMIT: Duration = Duration::from_secs(60);
+
+/// A connection behind an answer, and whether it can carry another request.
+type Behind = (Link, bool);
 
 /// Serves a connection to its end.
 pub(super) async fn serve(mut link: Link, house: &House) {
@@ -38,16 +44,22 @@ pub(super) async fn serve(mut link: Link, house: &House) {
             Ok(Ok(None)) | Err(_) => return,
             Ok(Err(bad)) => {
                 let _ = say(&mut link, &reply::bad(bad), house).await;
-                // It may still be sending what is refused; its answer must not be lost by a reset.
-                let _ = link.end();
-                let _ = timeout(HEAD_LIMIT, link.linger()).await;
+                part(link).await;
                 return;
             }
         };
-        match answer(link, &asked, house).await {
-            Ok(back) if asked.keep => link = back,
-            Ok(back) => {
+        let answered = match asked.body {
+            None => answer(link, &asked, house).await.map(|link| (link, true)),
+            Some(length) => take(link, &asked, length, &mut input, house).await,
+        };
+        match answered {
+            Ok((back, true)) if asked.keep => link = back,
+            Ok((back, true)) => {
                 data::send_end(back).await;
+                return;
+            }
+            Ok((back, false)) => {
+                part(back).await;
                 return;
             }
             Err(fault) => {
@@ -56,6 +68,12 @@ pub(super) async fn serve(mut link: Link, house: &House) {
             }
         }
     }
+}
+
+/// Ends a connection whose client may still be sending what nobody reads: its answer must not be lost by a reset.
+async fn part(link: Link) {
+    let _ = link.end();
+    let _ = timeout(HEAD_LIMIT, link.linger()).await;
 }
 
 /// The next request; `None` if the client has closed.
@@ -72,10 +90,56 @@ async fn next(link: &mut Link, input: &mut Vec<u8>) -> Result<Option<Asked>, Bad
     }
 }
 
+/// Takes one body and answers what its gateway says of it.
+async fn take(
+    mut link: Link,
+    asked: &Asked,
+    length: Length,
+    input: &mut Vec<u8>,
+    house: &House,
+) -> Result<Behind, Fault> {
+    let admission = match house.ticket(asked.grant.as_deref()) {
+        Ok(Ticket::Write(admission)) => admission,
+        Ok(Ticket::Read(_)) => return refused(link, "the grant is one to read: ask the gateway", asked, house).await,
+        Err(text) => return refused(link, text, asked, house).await,
+    };
+    let (back, returned) = oneshot::channel();
+    // What is behind the body, if a client sends before it is answered, is not taken for a request: the body's reader sees
+    // that there is more, and the connection ends.
+    let offered = Offered { link, length, early: std::mem::take(input), waits: asked.waits, back };
+    let Admission { channel, .. } = admission;
+    let answer = match house.hub.offer(channel, Box::new(offered)).await {
+        Ok(answer) => answer,
+        Err((offered, text)) => return refused(offered.link, text, asked, house).await,
+    };
+    let ended = |_| Fault::new(FaultKind::PeerLost, "the transfer of a body ended with its connection");
+    let clean;
+    Returned { link, clean } = returned.await.map_err(ended)?;
+    let keep = clean && asked.keep;
+    let reply = match timeout(ANSWER_LIMIT, answer).await {
+        Ok(Ok(answer)) => reply::given(answer, keep),
+        // It may have been published all the same: who asks again finds out.
+        _ => reply::refusal(503, "the gateway went away before it said what became of this: ask again", asked),
+    };
+    say(&mut link, &reply, house).await?;
+    Ok((link, clean))
+}
+
+/// Refuses a body without reading it.
+async fn refused(mut link: Link, text: &str, asked: &Asked, house: &House) -> Result<Behind, Fault> {
+    let last = Asked { keep: false, ..asked.clone() };
+    say(&mut link, &reply::refusal(403, text, &last), house).await?;
+    Ok((link, false))
+}
+
 /// Answers one request and gives the connection back.
 async fn answer(mut link: Link, asked: &Asked, house: &House) -> Result<Link, Fault> {
-    let grant = match house.grant(asked.grant.as_deref()) {
-        Ok(grant) => grant,
+    let grant = match house.ticket(asked.grant.as_deref()) {
+        Ok(Ticket::Read(grant)) => grant,
+        Ok(Ticket::Write(_)) => {
+            say(&mut link, &reply::refusal(403, "the grant is one to write: ask the gateway", asked), house).await?;
+            return Ok(link);
+        }
         Err(text) => {
             say(&mut link, &reply::refusal(403, text, asked), house).await?;
             return Ok(link);

@@ -1,13 +1,14 @@
-//! Clients that a gateway sent here read files by HTTP/1.1: GET and HEAD, with ranges and conditions.
+//! Clients that a gateway sent here read and write files by HTTP/1.1: GET and HEAD, with ranges and conditions, and PUT.
 //!
 //! - [`head`]: what is asked (pure). [`reply`]: what is answered (pure).
 //! - [`connection`]: one connection, from request to request.
 //!
-//! Owns the listening sockets and the key that grants are sealed with. Talks to the volumes through the same threads and
-//! the same system calls as every data connection: in clear, the kernel sends a file by itself. Never knows a name, a
-//! person or a rule: a grant says everything, and a gateway made it.
+//! Owns the listening sockets and the key that tickets are sealed with. Talks to the volumes through the same threads and
+//! the same system calls as every data connection: in clear, the kernel sends a file by itself. A body is handed to the data
+//! endpoint that a gateway has opened for it, and the gateway says what is answered. Never knows a name, a person or a rule:
+//! a ticket says everything, and a gateway made it.
 //!
-//! Invariant: no byte is sent without a grant of this mover that has not expired.
+//! Invariant: no byte is sent or taken without a ticket of this mover that has not expired.
 
 mod connection;
 mod head;
@@ -26,9 +27,9 @@ use tokio::{
 };
 use tokio_rustls::rustls::{Connection, ServerConfig};
 use tracing::{debug, info, warn};
-use wire::mover::{Grant, GrantKey, HttpDoor};
+use wire::mover::{GrantKey, HttpDoor, Ticket};
 
-use crate::{MoverConfig, MoverTls, StartError, config::HttpConfig, data::Link, job::Env};
+use crate::{MoverConfig, MoverTls, StartError, config::HttpConfig, control::HubHandle, data::Link, job::Env};
 
 /// How long a handshake or a request's head may take.
 const HEAD_LIMIT: Duration = Duration::from_secs(30);
@@ -46,6 +47,8 @@ pub(crate) struct Listeners {
 /// What every connection shares.
 struct House {
     env: Env,
+    /// Knows the endpoints that bodies go to.
+    hub: HubHandle,
     key: GrantKey,
     stall_limit: Duration,
 }
@@ -70,11 +73,11 @@ impl Listeners {
     }
 
     /// Serves until the mover stops.
-    pub(crate) fn serve(self, config: &MoverConfig, env: &Env, tls: &MoverTls) {
+    pub(crate) fn serve(self, config: &MoverConfig, env: &Env, hub: &HubHandle, tls: &MoverTls) {
         let Some(door) = self.door else { return };
         info!(tls = door.tls, clear = door.clear, "HTTP door open");
         let stall_limit = config.data.stall_limit.duration();
-        let house = Arc::new(House { env: env.clone(), key: door.key, stall_limit });
+        let house = Arc::new(House { env: env.clone(), hub: hub.clone(), key: door.key, stall_limit });
         let room = Arc::new(Semaphore::new(config.http.max_connections));
         let secure = tls::server_config(&tls.credential, &Clients::Anonymous, &["http/1.1"]);
         let listeners = [(self.tls, Some(secure)), (self.clear, None)];
@@ -141,19 +144,24 @@ async fn handshake(socket: TcpStream, peer: SocketAddr, tls: Option<Arc<ServerCo
 }
 
 impl House {
-    /// What a client may have that shows this.
+    /// What a client may do that shows this.
     ///
     /// # Errors
     ///
     /// Why it may not, and what to do.
-    fn grant(&self, shown: Option<&str>) -> Result<Grant, &'static str> {
+    fn ticket(&self, shown: Option<&str>) -> Result<Ticket, &'static str> {
         let shown = shown.ok_or("no grant: ask the gateway, which sends you here")?;
         let opened = daemon::grant::open(&self.key.0, shown);
-        let grant = opened.as_deref().and_then(Grant::decode).ok_or("no grant of this mover: ask the gateway again")?;
+        let ticket =
+            opened.as_deref().and_then(Ticket::decode).ok_or("no grant of this mover: ask the gateway again")?;
+        let (mover, expires_us) = match &ticket {
+            Ticket::Read(grant) => (&grant.mover, grant.expires_us),
+            Ticket::Write(admission) => (&admission.mover, admission.expires_us),
+        };
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        if grant.mover != self.env.mover || i64::try_from(now.as_micros()).is_ok_and(|now| now > grant.expires_us) {
+        if *mover != self.env.mover || i64::try_from(now.as_micros()).is_ok_and(|now| now > expires_us) {
             return Err("the grant has expired: ask the gateway again");
         }
-        Ok(grant)
+        Ok(ticket)
     }
 }

@@ -7,7 +7,7 @@ use std::{
 
 use wire::{
     extent::{ByteRange, Place},
-    mover::{Fault, FaultKind, Grant},
+    mover::{Fault, FaultKind, Grant, HttpAnswer, http::MAX_ANSWER_BYTES},
 };
 
 use super::head::{Asked, Bad};
@@ -54,13 +54,39 @@ pub(super) fn refusal(status: u16, text: &str, asked: &Asked) -> Reply {
     written(status, String::new(), format!("{text}\n"), asked)
 }
 
+/// Answers what a gateway says, after a body. `keep` if the connection can carry another request.
+pub(super) fn given(answer: HttpAnswer, keep: bool) -> Reply {
+    // What belongs to the connection is made here.
+    const OWN: [&str; 7] =
+        ["connection", "content-length", "date", "keep-alive", "server", "transfer-encoding", "upgrade"];
+    let status = if (200..600).contains(&answer.status) { answer.status } else { 500 };
+    let mut head = begin(status, &Asked { keep, ..Asked::default() });
+    let mut body = answer.body;
+    body.truncate(MAX_ANSWER_BYTES);
+    let own = |name: &str| name.is_empty() || OWN.iter().any(|own| own.eq_ignore_ascii_case(name));
+    for (name, value) in answer.headers.iter().filter(|(name, _)| !own(name)) {
+        put(&mut head, name, value);
+    }
+    if status != 204 {
+        let _ = write!(head, "content-length: {}\r\n", body.len());
+    }
+    head.push_str("\r\n");
+    let mut head = head.into_bytes();
+    if status != 204 {
+        head.extend_from_slice(&body);
+    }
+    Reply { status, head, bytes: None, text: String::new() }
+}
+
 /// Answers what is no request for a file; the connection ends.
 pub(super) fn bad(bad: Bad) -> Reply {
     let (status, line, text) = match bad {
         Bad::Malformed => (400, "", "this is no HTTP/1.1 request"),
         Bad::TooLong => (431, "", "the request's head is too long"),
-        Bad::Method => (405, "allow: GET, HEAD\r\n", "only GET and HEAD are served here: ask the gateway"),
+        Bad::Method => (405, "allow: GET, HEAD, PUT\r\n", "only GET, HEAD and PUT are served here: ask the gateway"),
         Bad::Body => (413, "", "no body is wanted here: ask the gateway"),
+        Bad::Length => (411, "", "say how long the body is, or send it in chunks"),
+        Bad::Expect => (417, "", "only 100-continue may be expected here"),
     };
     written(status, line.to_owned(), format!("{text}\n"), &Asked::default())
 }
@@ -134,12 +160,7 @@ fn range(text: &str, size: u64) -> Option<Result<ByteRange, ()>> {
 
 fn described(asked: &Asked, grant: &Grant, status: u16, range: Option<ByteRange>, modified: SystemTime) -> Reply {
     let mut head = begin(status, asked);
-    let mut put = |name: &str, value: &str| {
-        // What a gateway says is no header's end, or it is left out.
-        if !value.bytes().chain(name.bytes()).any(|byte| byte.is_ascii_control()) {
-            let _ = write!(head, "{name}: {value}\r\n");
-        }
-    };
+    let mut put = |name: &str, value: &str| put(&mut head, name, value);
     put("etag", &grant.etag);
     put("last-modified", &httpdate::fmt_http_date(modified));
     let served = matches!(status, 200 | 206);
@@ -162,8 +183,18 @@ fn described(asked: &Asked, grant: &Grant, status: u16, range: Option<ByteRange>
     Reply { status, head: head.into_bytes(), bytes, text: String::new() }
 }
 
+/// Adds a header. What a gateway says is no header's end, or it is left out.
+fn put(head: &mut String, name: &str, value: &str) {
+    if !value.bytes().chain(name.bytes()).any(|byte| byte.is_ascii_control()) {
+        let _ = write!(head, "{name}: {value}\r\n");
+    }
+}
+
 fn written(status: u16, line: String, text: String, asked: &Asked) -> Reply {
     let mut head = begin(status, asked);
+    if status == 503 {
+        head.push_str("retry-after: 1\r\n");
+    }
     let _ = write!(head, "{line}content-type: text/plain\r\ncontent-length: {}\r\n\r\n", text.len());
     Reply { status, head: head.into_bytes(), bytes: None, text: if asked.head { String::new() } else { text } }
 }
@@ -171,24 +202,31 @@ fn written(status: u16, line: String, text: String, asked: &Asked) -> Reply {
 fn begin(status: u16, asked: &Asked) -> String {
     let reason = match status {
         200 => "OK",
+        201 => "Created",
+        204 => "No Content",
         206 => "Partial Content",
         304 => "Not Modified",
         400 => "Bad Request",
         403 => "Forbidden",
+        404 => "Not Found",
         405 => "Method Not Allowed",
+        409 => "Conflict",
+        411 => "Length Required",
         412 => "Precondition Failed",
         413 => "Content Too Large",
         416 => "Range Not Satisfiable",
+        417 => "Expectation Failed",
         431 => "Request Header Fields Too Large",
-        _ => "Service Unavailable",
+        500 => "Internal Server Error",
+        503 => "Service Unavailable",
+        507 => "Insufficient Storage",
+        // A reason says nothing that the status does not (RFC 9112 section 4).
+        _ => "",
     };
     let date = httpdate::fmt_http_date(SystemTime::now());
     let mut head = format!("HTTP/1.1 {status} {reason}\r\ndate: {date}\r\nserver: penstock\r\n");
     if !asked.keep {
         head.push_str("connection: close\r\n");
-    }
-    if status == 503 {
-        head.push_str("retry-after: 1\r\n");
     }
     head
 }

@@ -132,3 +132,26 @@ fn a_range_is_found_in_the_pieces() {
     assert_eq!(of(4, 10), [(FileId(2), 100, 4, 6, true)]);
     assert_eq!(of(2, 6), [(FileId(1), 102, 2, 2, false), (FileId(2), 100, 4, 2, false)]);
 }
+
+#[test]
+fn a_gateways_answer_has_its_headers_and_the_connections_own() {
+    let field = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    let answer = HttpAnswer {
+        status: 200,
+        headers: vec![
+            field("ETag", "\"a\""),
+            field("Content-Length", "99"),
+            field("Connection", "close"),
+            field("x-bad", "a\r\nb: c"),
+        ],
+        body: b"<Error/>".to_vec(),
+    };
+    let head = text(&given(answer.clone(), true));
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && head.ends_with("content-length: 8\r\n\r\n<Error/>"), "{head}");
+    assert!(head.contains("ETag: \"a\"\r\n") && !head.contains("99") && !head.contains("b: c"), "{head}");
+    assert!(!head.to_ascii_lowercase().contains("connection"), "{head}");
+    assert!(text(&given(answer.clone(), false)).contains("connection: close\r\n"));
+    let none = text(&given(HttpAnswer { status: 204, ..answer.clone() }, true));
+    assert!(none.ends_with("\r\n\r\n") && !none.contains("content-length"), "{none}");
+    assert_eq!(given(HttpAnswer { status: 7, ..answer }, true).status, 500);
+}

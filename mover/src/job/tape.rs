@@ -179,6 +179,7 @@ pub(super) fn appended(append: &Append, report: &AppendReport, remaining_bytes: 
             // A member that did not fit would be sent here again and again if the volume were not taken for full.
             full: report.stopped != Stopped::SourceEnded,
         }),
+        body: None,
     }
 }
 

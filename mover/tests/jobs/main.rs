@@ -7,6 +7,7 @@
 
 mod channels;
 mod copies;
+mod http;
 mod kit;
 mod peers;
 mod rates;

@@ -2,6 +2,7 @@
 //!
 //! The count of what does is of the whole process, so the tests take turns.
 
+mod puts;
 #[path = "../s3_clients/programs.rs"]
 #[allow(dead_code, reason = "shared with the tests of the S3 door, which use the rest")]
 mod s3;
@@ -35,15 +36,25 @@ async fn turn() -> (MutexGuard<'static, ()>, SiteBuilder) {
 
 /// The bytes of GETs that passed through a door of this process so far.
 async fn relayed(site: &Site) -> Result<u64> {
+    let gets = |line: &str| line.starts_with("penstock_relayed_bytes_total{") && !line.contains("reason=\"put");
+    let text = counters(site).await?;
+    ensure!(text.contains("penstock_relayed_bytes_total"), "nothing is counted");
+    Ok(sum(&text, gets))
+}
+
+/// What is counted on these lines.
+fn sum(text: &str, which: impl Fn(&str) -> bool) -> u64 {
+    text.lines().filter(|line| which(line)).filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
+}
+
+/// What this process counts.
+async fn counters(site: &Site) -> Result<String> {
     let address = site.gateway.doors.metrics.first().context("metrics")?;
     let mut stream = TcpStream::connect(address).await?;
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: site\r\nConnection: close\r\n\r\n").await?;
     let mut text = String::new();
     stream.read_to_string(&mut text).await?;
-    ensure!(text.contains("penstock_relayed_bytes_total"), "nothing is counted");
-    let lines = text.lines().filter(|line| line.starts_with("penstock_relayed_bytes_total{"));
-    let gets = lines.filter(|line| !line.contains("reason=\"put\""));
-    Ok(gets.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum())
+    Ok(text)
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -59,6 +59,8 @@ impl Programs {
                 let anywhere: std::net::SocketAddr = "127.0.0.1:0".parse().expect("an address");
                 (config.s3.listen, config.s3.listen_clear) = (vec![anywhere], vec![anywhere]);
                 config.s3.usage_every = TimeSpan::milliseconds(200);
+                // There is no other gateway that could be about to publish what a killed one left.
+                config.limits.orphan_grace = TimeSpan::milliseconds(100);
             })
             .start()
             .await;

@@ -4,6 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
+use super::BodySpec;
+
 /// The most connections one endpoint has.
 pub const MAX_STREAMS: u16 = 64;
 
@@ -44,6 +46,12 @@ pub enum Open {
     Connect {
         /// Where to. Several addresses are one peer's stripe; connections are dealt out in turn.
         to: Vec<SocketAddr>,
+    },
+    /// The body of one PUT, from a client of the mover's HTTP door that shows an [`super::Admission`] for this endpoint.
+    /// Only in stream mode; the door's own security counts.
+    Http {
+        /// How the bytes come.
+        body: BodySpec,
     },
 }
 

@@ -130,6 +130,32 @@ mod tests {
                     stall_limit_ms: 300_000,
                 },
             },
+            Request::OpenChannel {
+                channel: ChannelId(5),
+                spec: ChannelSpec {
+                    open: Open::Http {
+                        body: BodySpec {
+                            coding: Coding::AwsChunked,
+                            sum: Some(BodySum::Crc64Nvme),
+                            trailer: Some("x-a".to_owned()),
+                        },
+                    },
+                    framing: Framing::Stream,
+                    streams: 1,
+                    security: Security::Clear,
+                    buffer_bytes: None,
+                    open_limit_ms: 1,
+                    stall_limit_ms: 2,
+                },
+            },
+            Request::Answer {
+                channel: ChannelId(5),
+                answer: HttpAnswer {
+                    status: 200,
+                    headers: vec![("etag".to_owned(), "\"a\"".to_owned())],
+                    body: vec![1],
+                },
+            },
             Request::Start {
                 transfer: TransferId(6),
                 job: Box::new(Job {
@@ -161,8 +187,10 @@ mod tests {
     #[test]
     fn the_bytes_on_the_wire_are_the_golden_ones() {
         let golden = [
-            "00000007000203677731 03",
+            "00000007000303677731 03",
             "00000020 02 05 00 01 00 7f000001 00 01 04 01 00 02 092f4f3d412f434e3d42 00 b0ea01 e0a712",
+            "00000011 02 05 02 01 01 02 01 03782d61 00 01 00 00 01 02",
+            "00000010 08 05 c801 01 0465746167 03226122 01 01",
             "0000002d 04 06 00 01 00 056d312e6430 01 01 ac02 8004 808080808020 09 01 01 00 00 00 00 056d312e6430 07 00 01 01 0004 01 00 00",
         ];
         for (request, golden) in samples().iter().zip(golden) {

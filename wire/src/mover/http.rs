@@ -1,17 +1,20 @@
-//! Where a mover serves HTTP clients, and what a client may have that a gateway sent there.
+//! Where a mover serves HTTP clients, and what a client may read or write that a gateway sent there.
 //!
-//! A gateway answers a request with 307 and a [`Grant`] in the query of `Location`: everything the mover must know to
-//! answer in its place, under a sum keyed with the [`GrantKey`] that the mover told its gateways. The mover keeps no list
-//! of grants, so that one may be used again until it expires: for a seek, a retry, another range.
+//! A gateway answers a request with 307 and a [`Ticket`] in the query of `Location`, under a sum keyed with the [`GrantKey`]
+//! that the mover told its gateways.
+//!
+//! - To read, a [`Grant`]: everything the mover must know to answer in the gateway's place. The mover keeps no list of
+//!   grants, so that one may be used again until it expires: for a seek, a retry, another range.
+//! - To write, an [`Admission`] to a data endpoint that the gateway has opened for this one body; it is used once.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
 use super::Piece;
-use crate::id::MoverId;
+use crate::id::{ChannelId, MoverId};
 
-/// The parameter of the query that carries a grant.
+/// The parameter of the query that carries a ticket.
 pub const GRANT_PARAMETER: &str = "penstock-grant";
 
 /// The longest encoded grant. Twice as long in a URL at most, which every client and proxy takes.
@@ -19,6 +22,14 @@ pub const MAX_GRANT_BYTES: usize = 3 << 10;
 
 /// The most pieces of one grant.
 pub const MAX_GRANT_PIECES: usize = 64;
+
+/// The longest body of an answer that a mover gives for a gateway.
+pub const MAX_ANSWER_BYTES: usize = 64 << 10;
+
+/// Begins a ticket to read.
+const READ: u8 = 0;
+/// Begins a ticket to write.
+const WRITE: u8 = 1;
 
 /// A mover's HTTP door.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -92,6 +103,115 @@ impl Grant {
     }
 }
 
+/// What a client may do that shows it.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Ticket {
+    /// GET and HEAD of a file.
+    Read(Box<Grant>),
+    /// One PUT.
+    Write(Admission),
+}
+
+impl Ticket {
+    /// The ticket's bytes, which are sealed; `None` as [`Grant::encode`] says.
+    #[must_use]
+    pub fn encode(&self) -> Option<Vec<u8>> {
+        let (kind, body) = match self {
+            Self::Read(grant) => (READ, grant.encode()?),
+            Self::Write(admission) => (WRITE, postcard::to_stdvec(admission).ok()?),
+        };
+        Some([&[kind], &body[..]].concat())
+    }
+
+    /// Reads a ticket whose seal was good. `None` if it is none, or not whole.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let (kind, body) = bytes.split_first()?;
+        match *kind {
+            READ => Grant::decode(body).map(|grant| Self::Read(Box::new(grant))),
+            WRITE => {
+                let (admission, rest) = postcard::take_from_bytes(body).ok()?;
+                rest.is_empty().then_some(Self::Write(admission))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Lets one body in, by PUT.
+///
+/// What may be written, how long it is and what becomes of it belongs to the endpoint and to the transfer that reads it;
+/// the path of the request says nothing.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Admission {
+    /// Who may take it.
+    pub mover: MoverId,
+    /// Until when the request may begin, microseconds since the epoch.
+    pub expires_us: i64,
+    /// The endpoint that waits for it.
+    pub channel: ChannelId,
+}
+
+/// How an HTTP body comes, below the transfer coding of HTTP itself, and what is wanted of it besides its bytes.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct BodySpec {
+    /// What the payload is.
+    pub coding: Coding,
+    /// A sum to make of the bytes.
+    pub sum: Option<BodySum>,
+    /// The trailer to report, in lower case.
+    pub trailer: Option<String>,
+}
+
+/// What the payload of a body is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub enum Coding {
+    /// The bytes.
+    #[default]
+    Plain,
+    /// Chunks of S3's `aws-chunked` whose signatures, if there are any, are not checked.
+    ///
+    /// # Source
+    ///
+    /// Amazon S3 API Reference, "Signature calculations: transferring payload in multiple chunks".
+    AwsChunked,
+}
+
+/// A sum of a body that S3 knows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum BodySum {
+    /// CRC-32 (ISO 3309).
+    Crc32,
+    /// CRC-32C.
+    Crc32c,
+    /// CRC-64/NVME.
+    Crc64Nvme,
+    /// SHA-1.
+    Sha1,
+    /// SHA-256.
+    Sha256,
+}
+
+/// What a body said of itself when its last byte had come.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct BodyReport {
+    /// The sum that was wanted, most significant byte first.
+    pub sum: Option<Vec<u8>>,
+    /// The value of the trailer that was wanted, if it came.
+    pub trailer: Option<String>,
+}
+
+/// What a mover answers a client for a gateway.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct HttpAnswer {
+    /// The status.
+    pub status: u16,
+    /// Headers, but for those that belong to the connection, which the mover makes itself.
+    pub headers: Vec<(String, String)>,
+    /// At most [`MAX_ANSWER_BYTES`].
+    pub body: Vec<u8>,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -147,6 +267,24 @@ mod tests {
         long.headers.push(("x-amz-meta-story".to_owned(), "a".repeat(MAX_GRANT_BYTES)));
         assert_eq!(long.encode(), None);
         assert_eq!(grant(&[1; MAX_GRANT_PIECES + 1]).encode(), None);
+    }
+
+    #[test]
+    fn a_ticket_to_read_is_none_to_write_and_a_cut_one_is_none_at_all() {
+        let mover = MoverId::new("mover1").unwrap();
+        let tickets = [
+            Ticket::Read(Box::new(grant(&[3]))),
+            Ticket::Write(Admission { mover, expires_us: 7, channel: ChannelId(1 << 40) }),
+        ];
+        for ticket in tickets {
+            let bytes = ticket.encode().expect("short");
+            for cut in 0..bytes.len() {
+                assert_eq!(Ticket::decode(&bytes[..cut]), None, "cut at {cut}");
+            }
+            let other = [&[bytes[0] ^ 1], &bytes[1..]].concat();
+            assert_eq!(Ticket::decode(&other), None, "the other kind");
+            assert_eq!(Ticket::decode(&bytes), Some(ticket));
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::{
     checksum::{ExtraSums, Sums},
     extent::{ByteRange, Extent},
     id::{AccountName, BitfileId, ChannelId, CosName, DriveId, FileId, GroupName, VolumeLabel},
-    mover::Fault,
+    mover::{BodyReport, Fault},
 };
 
 /// One movement of bytes.
@@ -182,6 +182,8 @@ pub struct Outcome {
     pub failed: Vec<PieceFault>,
     /// Where the tape stands, after a [`Sink::Tape`].
     pub tape: Option<TapeEnd>,
+    /// What an HTTP client's body said of itself, if the bytes came so.
+    pub body: Option<Box<BodyReport>>,
 }
 
 /// A contiguous piece that was written and is on stable storage.

@@ -8,7 +8,7 @@
 //! - [`job`]: what a transfer moves: from a source to a sink.
 //! - [`call`]: short questions with one answer: disk files, library, drives.
 //! - [`status`]: what a mover says of itself.
-//! - [`http`]: where it serves HTTP clients, and what one may have that was sent there.
+//! - [`http`]: where it serves HTTP clients, and what one may read or write that was sent there.
 //! - [`fault`]: why something did not work, and what that means to the gateway.
 //! - [`frame`]: how all of it is laid on the wire.
 //!
@@ -23,6 +23,12 @@
 //! the data is still being synced. [`Event::Finished`] and [`Event::Failed`] are kept by the mover until they are
 //! acknowledged, and sent again to the same gateway after a reconnection. A [`Request::Start`] with a known
 //! [`TransferId`] starts nothing: the mover repeats what it last said of it.
+//!
+//! # A body by HTTP
+//!
+//! An endpoint [`Open::Http`] takes one body, from a client that shows an [`Admission`] to the mover's HTTP door. What came
+//! of it is in [`Outcome::body`]. The client waits for its answer until the gateway gives it ([`Request::Answer`]), which is
+//! after it has published what came or refused it. A mover that loses that gateway tells the client to ask again (503).
 //!
 //! # Files that nobody confirmed
 //!
@@ -45,7 +51,7 @@ pub use self::{
     call::{Answer, Call, Found, Mounted, MoveTo, ScanPlace, Scanned, Slot, SlotKind},
     channel::{ChannelSpec, Framing, Open, PeerCheck, Security, TlsSide},
     fault::{Fault, FaultKind},
-    http::{Grant, GrantKey, HttpDoor},
+    http::{Admission, BodyReport, BodySpec, BodySum, Coding, Grant, GrantKey, HttpAnswer, HttpDoor, Ticket},
     job::{
         Append, Eof, FilePiece, Job, Member, NewFile, Outcome, Piece, PieceFault, SegmentOf, Sink, Source, TapeEnd,
         VolumeFile, Written,
@@ -59,7 +65,7 @@ use crate::{
 
 /// The version both sides must speak. A mover answers a [`Request::Hello`] of another version with
 /// [`FaultKind::Version`] and closes.
-pub const PROTOCOL_VERSION: u16 = 2;
+pub const PROTOCOL_VERSION: u16 = 3;
 
 /// What a gateway asks of a mover.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -113,6 +119,14 @@ pub enum Request {
     Confirm {
         /// Which.
         files: Vec<VolumeFile>,
+    },
+    /// What the HTTP client of an endpoint is answered whose body came over it ([`Open::Http`]). Nothing is done if there
+    /// is none, or it has been answered; the endpoint may have been closed before.
+    Answer {
+        /// The endpoint.
+        channel: ChannelId,
+        /// The answer.
+        answer: HttpAnswer,
     },
 }
 

@@ -225,6 +225,8 @@ impl Commands {
                         }
                     }
                 }
+                // Only HTTP clients are sent to a door.
+                Some(Step::Door { .. }) => {}
                 Some(Step::Opening { reused, bytes }) => {
                     data_began = true;
                     if !opened {

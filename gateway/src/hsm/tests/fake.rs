@@ -343,6 +343,7 @@ impl Fleet for FakeFleet {
                 world.connecting.insert(id, to[0]);
                 None
             }
+            Open::Http { .. } => panic!("services wait for no client's body"),
         };
         Ok(Box::new(FakeEndpoint { id, address }))
     }

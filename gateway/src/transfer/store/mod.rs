@@ -32,7 +32,7 @@ use self::{
     merge::{Run, Unfit},
     receive::{Cut, Got, receive},
 };
-use super::{Publisher, Store, StoreMode, Stored, Summary, crew::Crew, task::Task};
+use super::{Publisher, Side, Store, StoreMode, Stored, Summary, crew::Crew, task::Task};
 use crate::failure::{Failure, FailureKind};
 
 pub(super) async fn run(task: Arc<Task>, what: Store, publisher: Arc<dyn Publisher>) -> Result<Summary, Failure> {
@@ -81,7 +81,10 @@ impl Upload<'_> {
     /// Publishes what was received, if it is the file.
     async fn commit(self, got: Got) -> Result<Summary, Failure> {
         self.task.card().state("commits");
-        let Got { crew, written, summary } = got;
+        let Got { crew, written, summary, body } = got;
+        if let Some(report) = body {
+            self.publisher.heard(*report);
+        }
         let received = self.segments(written)?;
         let runs = self.foundation.runs.iter().cloned();
         let runs = runs.chain(received.iter().map(|(segment, sums)| Run { range: segment.range, sums: *sums }));
@@ -235,6 +238,8 @@ impl Upload<'_> {
             || !may_go_on
             || window.is_zero()
             || self.extra.any()
+            // By HTTP nobody goes on with what was cut.
+            || matches!(self.task.port.spec.side, Side::Http { .. })
             || matches!(self.foundation.base, Base::Append(_))
         {
             return failure;

@@ -9,7 +9,7 @@ use tokio::{sync::OwnedMutexGuard, time::timeout};
 use wire::{
     extent::ByteRange,
     id::{ChannelId, FileId, MoverId, VolumeLabel},
-    mover::{Eof, FaultKind, Framing, Job, NewFile, Sink, Source, VolumeHealth, Written},
+    mover::{BodyReport, Eof, FaultKind, Framing, Job, NewFile, Sink, Source, VolumeHealth, Written},
 };
 
 use super::Upload;
@@ -17,13 +17,13 @@ use crate::{
     failure::{Failure, FailureKind},
     movers::{Channel, MoverError},
     transfer::{
-        Progress, Step, StoreMode, Summary,
+        Progress, Side, Step, StoreMode, Summary,
         crew::{Crew, Duty, News},
         plan::{
-            PortView, RelayReason,
+            PortView, RelayReason, SideView,
             write::{self, Candidate, Receiver, Writing},
         },
-        port::Ends,
+        port::{Ends, door_of},
     },
 };
 
@@ -38,6 +38,8 @@ pub(super) struct Got {
     pub(super) crew: Crew,
     pub(super) written: Vec<Written>,
     pub(super) summary: Summary,
+    /// What an HTTP client's body said of itself.
+    pub(super) body: Option<Box<BodyReport>>,
 }
 
 /// They did not.
@@ -117,13 +119,15 @@ async fn begin(
     let ready = task.unless_stopped(ends.open(&task.inner, &task.port.spec, &need)).await.map_err(plain)?;
     let ready = ready.map_err(|failure| (failure, volumes.clone()))?;
     let mut movers: Vec<_> = receivers.iter().map(|receiver| receiver.mover.clone()).collect();
-    movers.extend(need.into_iter().map(|(mover, _)| mover));
+    movers.extend(need.iter().map(|(mover, _)| mover.clone()));
     movers.sort();
     movers.dedup();
     task.card().planned(movers.clone(), upload.what.size_bytes);
-    if let Some(addresses) = ready.tell {
+    let http = matches!(task.port.spec.side, Side::Http { .. });
+    if let Some(addresses) = ready.tell.filter(|_| !http) {
         task.say(Step::Passive(addresses)).await;
     }
+    let door = need.first().map(|(mover, _)| mover.clone()).zip(ready.channels.first().copied()).filter(|_| http);
     let stripes = u16::try_from(receivers.len()).unwrap_or(u16::MAX);
     let mut receiving =
         Receiving { crew: Crew::default(), wires: Vec::new(), volumes, movers, stripes, relays: Vec::new() };
@@ -134,6 +138,9 @@ async fn begin(
         Ok(Ok(())) => {}
     }
     if !std::mem::replace(opened, true) {
+        if let Some((mover, channel)) = door {
+            task.say(Step::Door { mover, channel }).await;
+        }
         task.say(Step::Opening { reused: ready.reused, bytes: upload.what.size_bytes }).await;
     }
     Ok(receiving)
@@ -153,8 +160,14 @@ async fn plan(upload: &Upload<'_>, view: &PortView, avoid: &BTreeSet<VolumeLabel
     for newer in [false, true] {
         let stock = inner.shelf.stock(newer).await?;
         let snapshot = inner.movers.snapshot();
+        // A client that has been told a mover's door stays with it, whatever mover is behind it.
+        let reached = |mover: &crate::movers::MoverView| match (&upload.task.port.spec.side, &view.side) {
+            (Side::Http { secure, .. }, SideView::Untold { .. }) => door_of(mover, *secure).is_some(),
+            _ => true,
+        };
         let good = snapshot.volumes().filter(|(mover, volume)| {
             mover.takes_work()
+                && reached(mover)
                 && volume.health == VolumeHealth::Up
                 && stock.takes(&volume.volume, &upload.disk.pool)
                 && !avoid.contains(&volume.volume)
@@ -228,7 +241,7 @@ impl Receiving {
     /// Follows all to their end. Gives the client's connections back as soon as they have given everything.
     async fn follow(mut self, upload: &Upload<'_>, ends: &mut Option<OwnedMutexGuard<Ends>>) -> Result<Got, CutEarly> {
         let task = upload.task;
-        let mut written = Vec::new();
+        let (mut written, mut body) = (Vec::new(), None);
         let mut relayed = 0;
         let mut cut: Option<(Failure, Option<FaultKind>, bool)> = None;
         let mut moved = false;
@@ -265,6 +278,7 @@ impl Receiving {
                         relayed += outcome.bytes;
                     }
                     written.extend(outcome.written);
+                    body = outcome.body.or(body);
                     if self.crew.all_received() {
                         release(upload, ends, cut.is_none()).await;
                     }
@@ -290,7 +304,7 @@ impl Receiving {
             None => {
                 let (movers, elapsed) = (self.movers, task.started.elapsed());
                 let summary = Summary { bytes, elapsed, movers, relayed_bytes: relayed, stored: None };
-                Ok(Got { crew: self.crew, written, summary })
+                Ok(Got { crew: self.crew, written, summary, body })
             }
             Some((failure, kind, retry)) => {
                 let retry = retry && !moved;

@@ -50,7 +50,10 @@ impl Job {
         .boxed();
         let received = stoppable(task, reported(task, || flow.bytes(), || lent.take_fresh(), receiving)).await;
         self.over.cancel();
-        let received = received.and_then(|()| lent.check_complete());
+        let (received, body) = match received {
+            Ok(body) => (lent.check_complete(), body),
+            Err(fault) => (Err(fault), None),
+        };
         let bytes = flow.bytes();
         let fresh = lent.take_fresh();
         if !fresh.is_empty() {
@@ -72,7 +75,7 @@ impl Job {
             let _ = dropped.await;
             return fail(fault.clone());
         }
-        let outcome = Outcome { bytes, written, ..Outcome::default() };
+        let outcome = Outcome { bytes, written, body, ..Outcome::default() };
         let committer = match self.env.volumes.committer(uploaded.draft.volume().label()) {
             Ok(committer) => committer.clone(),
             Err(fault) => return fail(fault),
@@ -129,7 +132,7 @@ impl Job {
             if received.is_ok() {
                 task.reporter.received(flow.bytes()).await;
             }
-            received
+            received.map(drop)
         }
         .boxed();
         let receiving = stoppable(task, reported(task, || flow.bytes(), || batch.take_fresh(), receiving));
@@ -218,26 +221,26 @@ impl Job {
         let hopper = Arc::new(Hopper::new(share, expected, to.spec().framing == Framing::Stream));
         let receiving = async {
             let result = receive(from, expected, hopper.clone(), received.clone(), self.env.turns.clone()).await;
-            let complete = result.and_then(|()| match expected {
+            let complete = result.and_then(|body| match expected {
                 Some(expected) if received.bytes() < expected.length() => {
                     let message = format!("the peer sent {} of {} bytes", received.bytes(), expected.length());
                     Err(Fault::new(FaultKind::Incomplete, message))
                 }
-                _ => Ok(()),
+                _ => Ok(body),
             });
-            hopper.end(complete.clone());
+            hopper.end(complete.as_ref().map(drop).map_err(Fault::clone));
             if complete.is_ok() {
                 task.reporter.received(received.bytes()).await;
             }
             complete
         };
         let sending = send(to, hopper.clone(), eof, sent.clone(), self.env.turns.clone());
-        let both = async { tokio::try_join!(receiving, sending).map(drop) }.boxed();
+        let both = async { tokio::try_join!(receiving, sending).map(|(body, ())| body) }.boxed();
         let result = reported(task, || sent.bytes(), no_ranges, both).await;
         let bytes = sent.bytes();
         self.env.totals.relayed.fetch_add(bytes, std::sync::atomic::Ordering::Relaxed);
         metrics::relayed(&self.env.mover, bytes);
-        result.map(|()| Outcome { bytes, ..Outcome::default() })
+        result.map(|body| Outcome { bytes, body, ..Outcome::default() })
     }
 }
 

@@ -60,6 +60,7 @@ impl Job {
         let appending = self.append(append, bytes, &written);
         let receiving = async {
             let result = receive(attachment, expected, hopper.clone(), received.clone(), self.env.turns.clone()).await;
+            let result = result.map(drop);
             hopper.end(result.clone());
             if result.is_ok() {
                 task.reporter.received(received.bytes()).await;
@@ -164,7 +165,7 @@ impl Job {
                 }
             }
         }
-        Ok(Outcome { bytes: flow.bytes(), written, failed, tape: None })
+        Ok(Outcome { bytes: flow.bytes(), written, failed, ..Outcome::default() })
     }
 
     async fn read_members(
