@@ -167,6 +167,30 @@ async fn chunks_of_s3_and_their_trailer_are_taken_off_and_compared() -> Result<(
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_signed_hash_of_the_payload_holds_at_the_mover() -> Result<()> {
+    let (_turn, builder) = turn().await;
+    let programs = s3::Programs::of(builder).await?;
+    programs.curl(&["-X", "PUT"], "photos").await?.good()?;
+    std::fs::write(programs.path("in"), "123456789")?;
+    let (before, user) = (passed(programs.site()).await?, format!("{}:{}", programs.key, programs.secret));
+    let (file, url) = (programs.text_of("in"), format!("http://{}/photos/a", programs.door()));
+    let put = async |hash: &str| {
+        let mut command = programs.program("curl");
+        command.args(["--disable", "-sS", "-L", "--aws-sigv4", "aws:amz:us-east-1:s3", "--user", &user]);
+        command.args(["-H", "x-penstock-direct:on", "-H", "Expect:100-continue"]);
+        command.args(["-H", &format!("x-amz-content-sha256:{hash}"), "-T", &file, &url]);
+        s3::run(command).await?.good()
+    };
+    ensure!(put("15e2b0d3c33891ebb0f1ef609ec419420c20e320ce94c65fbc8c3312448eb225").await?.is_empty());
+    std::fs::write(programs.path("in"), "987654321")?;
+    let refused = put("15e2b0d3c33891ebb0f1ef609ec419420c20e320ce94c65fbc8c3312448eb225").await?;
+    ensure!(refused.contains("<Code>XAmzContentSHA256Mismatch</Code>"), "{refused}");
+    ensure!(programs.curl(&[], "photos/a").await?.out == b"123456789");
+    ensure!(passed(programs.site()).await? == before, "no byte passes through the gateway");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_changed_meanwhile_is_seen_when_the_body_has_come() -> Result<()> {
     let (_turn, builder) = turn().await;
     let programs = s3::Programs::of(builder).await?;
