@@ -25,6 +25,7 @@ mod accounts;
 mod adopt;
 mod batch;
 mod catalog;
+mod drives;
 mod events;
 mod files;
 mod leases;

@@ -15,6 +15,7 @@ fn all() -> Vec<&'static Statement> {
         crate::adopt::PLACE,
         crate::batch::ALL,
         crate::catalog::ALL,
+        crate::drives::ALL,
         crate::events::QUEUE,
         crate::events::TELL,
         crate::events::WATCH,

@@ -7,6 +7,7 @@ mod accounts;
 mod adopt;
 mod bulk;
 mod concurrency;
+mod drives;
 mod events;
 mod files;
 mod leases;

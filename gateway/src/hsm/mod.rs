@@ -72,7 +72,7 @@ pub use self::{
 use self::{context::Context, rebuild::Rebuilds};
 use crate::{
     failure::{Failure, FailureKind},
-    mounts::{Fleet, MountService, Pools},
+    mounts::{Fleet, MountService, Mounts, Pools},
 };
 
 /// The lease of everything that needs tapes.
@@ -383,8 +383,9 @@ impl Hsm {
             let text = "another gateway serves the tape library: ask that one (`penstock admin status` names it)";
             return Err(Failure::new(FailureKind::Unavailable, text));
         };
-        if mounts.set_drive(drive, down).await {
-            return Ok(());
+        if mounts.set_drive(drive, down.clone()).await {
+            // Whoever has the library next does the same.
+            return Ok(self.context.catalog.set_drive_down(drive, down).await?);
         }
         Err(Failure::new(
             FailureKind::NotFound,
@@ -433,11 +434,16 @@ type Start = Box<dyn Fn(Context, Shutdown) -> Service + Send + Sync>;
 /// Everything that needs tapes: one gateway has the library, and so runs them all.
 async fn tape(hsm: Hsm, pools: Pools, fence: catalog::Fence, scope: Shutdown) {
     let (context, rebuilds) = (hsm.context.clone(), hsm.rebuilds.clone());
+    let down = match context.catalog.drives_down().await {
+        Ok(down) => down.into_iter().collect(),
+        // Without knowing which drives must not be touched, none is: the lease is asked for again.
+        Err(error) => return tracing::warn!(%error, "tape service not begun: drives that are out of use not known"),
+    };
     let mounts = MountService::start(
         &scope,
         Arc::clone(&context.fleet),
         context.catalog.clone(),
-        context.config.mount_rules(),
+        Mounts::new(context.config.mount_rules(), fence.epoch).with_down(down),
         pools,
         fence.clone(),
         context.live.sender(),

@@ -305,6 +305,8 @@ pub struct Library {
 #[derive(Clone, Debug, Default)]
 pub struct Mounts {
     pub(super) rules: Rules,
+    /// Drives that operators had taken out of use before this owner came, and why.
+    pub(super) kept_down: BTreeMap<DriveId, String>,
     pub(super) drives: BTreeMap<DriveId, Drive>,
     pub(super) cartridges: BTreeMap<VolumeLabel, Cartridge>,
     pub(super) libraries: BTreeMap<LibraryId, Library>,

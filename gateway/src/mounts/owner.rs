@@ -29,7 +29,7 @@ use wire::{
 use super::{
     fleet::Fleet,
     ledger,
-    model::{Action, Event, Grant, GrantId, Mounts, Purpose, Released, Rules, Want, WantId},
+    model::{Action, Event, Grant, GrantId, Mounts, Purpose, Released, Want, WantId},
     view::Why,
 };
 use crate::movers::{MoverError, Snapshot};
@@ -161,14 +161,14 @@ impl MountService {
         shutdown: &Shutdown,
         fleet: Arc<dyn Fleet>,
         catalog: Catalog,
-        rules: Rules,
+        mounts: Mounts,
         pools: Pools,
         fence: Fence,
         told: broadcast::Sender<Stamped>,
     ) -> Self {
         let (orders, inbox) = mpsc::channel(256);
         let owner = Owner {
-            mounts: Mounts::new(rules, fence.epoch),
+            mounts,
             fleet,
             catalog,
             pools,

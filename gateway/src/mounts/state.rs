@@ -12,6 +12,8 @@
 //! move whose outcome is not known is followed by an inventory before anything else moves in that library; every attach
 //! has a larger epoch than any before, of this or any earlier owner.
 
+use std::collections::BTreeMap;
+
 use catalog::Timestamp;
 use wire::{
     id::{DriveId, Epoch, LibraryId, MoverId, VolumeLabel},
@@ -30,6 +32,12 @@ impl Mounts {
     #[must_use]
     pub fn new(rules: Rules, lease: Epoch) -> Self {
         Self { rules, lease, ..Self::default() }
+    }
+
+    /// Drives that are out of use, and why, when they come.
+    #[must_use]
+    pub fn with_down(self, kept_down: BTreeMap<DriveId, String>) -> Self {
+        Self { kept_down, ..self }
     }
 
     /// Takes note of what happened, and decides what to do now.
@@ -99,7 +107,9 @@ impl Mounts {
             }
         }
         for status in drives {
-            let known = self.drives.entry(status.drive.clone()).or_insert_with(|| Drive::new(mover, &status, now));
+            let kept = self.kept_down.get(&status.drive);
+            let new = || Drive::new(mover, &status, now).kept_down(kept);
+            let known = self.drives.entry(status.drive.clone()).or_insert_with(new);
             known.mover = mover.clone();
             known.library = status.library.clone();
             let usable = match (&status.health, &known.usable) {
@@ -474,6 +484,11 @@ impl Mounts {
 }
 
 impl Drive {
+    fn kept_down(self, reason: Option<&String>) -> Self {
+        let Some(reason) = reason.cloned() else { return self };
+        Self { usable: Usable::Down { reason }, eject: true, ..self }
+    }
+
     fn new(mover: &MoverId, status: &DriveStatus, now: Timestamp) -> Self {
         Self {
             mover: mover.clone(),

@@ -103,8 +103,12 @@ struct World {
 
 impl World {
     fn new(drives: usize, cartridges: usize, rules: Rules) -> Self {
+        Self::with(Mounts::new(rules, Epoch(7)), drives, cartridges)
+    }
+
+    fn with(mounts: Mounts, drives: usize, cartridges: usize) -> Self {
         let mut world = Self {
-            mounts: Mounts::new(rules, Epoch(7)),
+            mounts,
             now: at(0),
             drives: (1..=drives).map(|number| (drive(number), (None, false))).collect(),
             slots: (1..=cartridges).map(volume).collect(),
@@ -498,6 +502,17 @@ fn an_operator_takes_a_drive_down_when_its_holder_is_done() {
     assert_eq!(world.slots.len(), 2);
     world.event(Event::Want(recall(2, 2)));
     assert!(matches!(world.mounts.why(world.now, WantId(2)), Some(Why::NoDrive { reason }) if reason.contains("belt")));
+}
+
+#[test]
+fn a_drive_that_was_down_for_an_earlier_owner_is_down_until_an_operator_puts_it_up() {
+    let down = [(drive(1), "belt".to_owned())].into();
+    let mut world = World::with(Mounts::new(Rules::default(), Epoch(7)).with_down(down), 1, 2);
+    world.event(Event::Want(recall(1, 1)));
+    assert!(matches!(world.mounts.why(world.now, WantId(1)), Some(Why::NoDrive { reason }) if reason.contains("belt")));
+    world.event(Event::SetDrive { drive: drive(1), down: None });
+    world.pass(1);
+    assert_eq!(world.grants.len(), 1);
 }
 
 #[test]

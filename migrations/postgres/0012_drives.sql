@@ -1,0 +1,8 @@
+-- Drives that operators have taken out of use, PostgreSQL. The same table as in ../sqlite/0012_drives.sql.
+
+-- They stay so, whichever gateway runs the tape service, until they are put into use again.
+CREATE TABLE drive_down (
+    drive TEXT NOT NULL PRIMARY KEY,
+    reason TEXT NOT NULL,
+    since_us BIGINT NOT NULL
+);
